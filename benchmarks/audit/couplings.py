@@ -33,7 +33,7 @@ from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.state import Streams
+from fastdp.streams.state import RowKeys, RowValues, Streams
 from fastdp.streams.stream_machine import Schedule
 from fastdp.tables import choices as table_choices
 from fastdp.tables import online, shares
@@ -41,7 +41,6 @@ from fastdp.tables.quantities import Quantity
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels.streams import adaptive_pass
 from fastdp_lab.audit.couplings import COUPLINGS
 from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
 from fastdp_lab.audit.couplings.points import (
@@ -328,29 +327,22 @@ class TrueLengths(AdaptiveBlocks):
         """State of the same stream without noise, by values seen."""
         return {}
 
-    def publish(self, state: Streams, values: Floats, out: Floats) -> Closed:
+    def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
         """Value by value, so that each length is overruled when its block begins."""
         quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks()})
-        row = state.rows[0]
-        true, begun, theta_steps = self._silent.get(int(row.n_seen), state), int(row.filled), int(row.theta_steps)
-        before, first = state.memory, super()._close_blocks(state, values[:0], np.empty(0))
-        assert first is not None
-        parts = [first.blocks]
-        for value in np.split(values, np.arange(1, values.size)):
-            noisy = super()._close_blocks(state, value, np.empty(1))
-            bare = quiet._close_blocks(true.copied(), value, np.empty(1))
-            assert noisy is not None
-            assert bare is not None
-            true, state = bare.state, noisy.state
+        true = self._silent.get(int(state.rows["n_seen"][0]), state.copied())
+        for k in range(int(batch.counts[0])):
+            one = batch._replace(starts=batch.starts + k, counts=np.ones_like(batch.which))
+            one = one._replace(out_starts=batch.out_starts + k)
+            noisy = super().publish(state, one, keys, into)
+            bare = quiet.publish(true.copied(), one._replace(out=np.empty(1), out_starts=batch.which), keys)
+            assert isinstance(noisy, Streams)
+            assert isinstance(bare, Streams)
+            true, state = bare, noisy
             if not state.rows["filled"][0]:
-                memory = state.memory.copy()
-                memory["exponent"][0] = true.memory["exponent"][0]
-                state = state._replace(memory=memory)
-            parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
+                state.rows["exponent"] = true.rows["exponent"]
             self._silent[int(state.rows["n_seen"][0])] = true
-        blocks = np.concatenate(parts)
-        adaptive_pass.emit_adaptive(blocks, begun, theta_steps * self.grid.resolution, self.events, out)
-        return Closed(state, blocks, before)
+        return state
 
 
 class TrueLengthsSchedule(Schedule):

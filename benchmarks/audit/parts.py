@@ -182,7 +182,8 @@ class BlocksTrials:
         """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
         values = np.asarray(data, np.float64)
         keys, theta = RowKeys(self.pipeline.key), np.array([float(self.theta_steps)])
-        memory = self.pipeline.open(self.pipeline.columns(1), ZERO, theta, keys).memory
+        opened = self.pipeline.open(self.pipeline.columns(1), ZERO, theta, keys)
+        memory = self.pipeline.memories(opened, ZERO)
         out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
         row_kernels.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
         return out

@@ -104,6 +104,11 @@ def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Word
     return np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
 
 
+def key_of(key: Key, secret: Words, member: int) -> Key:
+    """Key with one of these secrets, in the place of `key`."""
+    return key._derived(secret.tobytes(), member=member)
+
+
 def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     """:func:`start_chain` under each secret and one threshold; `key` records the words."""
     message = encode(("theta", theta_steps))

@@ -1,34 +1,35 @@
 """Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams.md``).
 
-A pass over one stream: the kernel returns to Python for draws that need exact arithmetic, and where noise gets
-another scale.  The caller is ``stream_machine.Schedule``; ``rows`` has one kernel for all streams of a fleet.
+A pass over n streams, as :class:`fastdp.streams.fixed_blocks.FixedBlocks`: the kernel closes blocks and publishes;
+rows return to Python for draws that need exact arithmetic, and where noise gets another scale.  The caller is
+``stream_machine.Schedule``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.kinds import Floats, Indices, Integers, Records
+from fastdp.kinds import Flags, Floats, Indices, Integers, Records
 from fastdp.noise import chain_keys
-from fastdp.noise.chain_keys import BoundDistributions
+from fastdp.noise.chain_keys import BoundDistributions, Chain
 from fastdp.noise.key import ENABLED, Key
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.block_noise import FINE
 from fastdp.releases.revised import RevisedStream
-from fastdp.state.machine import record
-from fastdp.streams.fixed_blocks import next_chain
-from fastdp.streams.state import RowKeys, Streams, copied, new_rows
+from fastdp.streams.fixed_blocks import next_chain, start_chains
+from fastdp.streams.state import RowKeys, RowValues, Streams, new_rows
 from fastdp_kernels.streams import adaptive_pass, block_lengths, seasons
+from fastdp_kernels.streams.adaptive_pass import ADAPTIVE_ROW, BLOCK, BY_SCALE, SINGLES
 
-#: More values rarely leave a block open; then a first release compiles no way for those that do.
-AT_ONCE = 2048
+#: Blocks of a visit of the kernel to rows with bound noise.
+ROOM = 2**16
 #: Largest rise of theta.
 MAX_UNIT = 2.0**64
 #: Prior before any release: values of theta / 2, with a deviation of theta / 2.
@@ -36,20 +37,28 @@ FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
 #: Prior for events: a level of 0, with a variance of so many times that of a first sum.
 FIRST_EVENTS = 1e6
-#: The open block of values that leave it open; nothing reads it.
-STILL_OPEN: Records = np.zeros(1, adaptive_pass.BLOCK)
-NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
+NO_FLOATS, NO_ENDS = np.empty(0), np.empty(0, np.int64)
 
 
-class Closed(NamedTuple):
-    """All that some values led to."""
+@dataclass
+class Closed:
+    """Blocks that a call closed, for revised answers."""
 
-    #: The state after them.
-    state: Streams
-    #: BLOCK[k + 1]. Closed blocks, and the open one.
-    blocks: Records
-    #: MEMORY[1]. The memory before.
-    before: Records
+    #: MEMORY[n]. The rows' memories before the first of them; None before the first published value.
+    before: Records | None = None
+    #: `rows`, `blocks`: row of each block, in visits of the kernel.
+    rows: list[Indices] = field(default_factory=list)
+    blocks: list[Records] = field(default_factory=list)
+
+
+class Law(NamedTuple):
+    """Public numbers of rows whose noise has one scale; `group`: that of the sum of a group, or 0."""
+
+    public: Records
+    shape: Records
+    constants: Floats
+    scale: int
+    group: int
 
 
 @dataclass(frozen=True)
@@ -76,31 +85,66 @@ class AdaptiveBlocks:
     def shape(self) -> Records:
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
-    @property
-    def _memory(self) -> Any:
-        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
-
     @cached_property
     def lengths(self) -> Floats | None:
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
-    def _under(self) -> dict[int, tuple[Records, Records]]:
+    def is_bound(self) -> bool:
+        """True if noise is bound to the sums so far; else it is drawn before them."""
+        return self.distributions[1] is not None
+
+    @cached_property
+    def _laws(self) -> dict[tuple[int, int, bool], Law]:
         return {}
 
-    def under(self, theta_steps: int) -> tuple[Records, Records]:
-        # Cached: short calls would be slower otherwise.
-        made = self._under.get(theta_steps)
+    def law(self, theta_steps: int, steps: int, *, grouped: bool) -> Law:
+        """Of rows whose first threshold had so many steps, and the present one `steps`."""
+        made = self._laws.get((theta_steps, steps, grouped))
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
-            if theta_steps < FINE or self.distributions[theta_steps] is None:
+            if theta_steps < FINE or not self.is_bound:
                 shape["group"] = 0.0
             if self.rises:
                 shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
             numbers = 1.0 / resolution, self.top(theta_steps), theta_steps, theta_steps * resolution
             public = np.array([(*numbers, self.grid.bound_steps)], adaptive_pass.PUBLIC)
-            made = self._under[theta_steps] = public, shape
+            # LOUDER and GROUP_SCALE, exactly; rounded up, so that no fraction of epsilon is passed.
+            scale, group = (-(-6 * steps // 5), 6 * steps) if grouped else (steps, 0)
+            distributions = [self.distributions[each] for each in (scale, group) if each]
+            tables = [distribution.constants for distribution in distributions if distribution is not None]
+            # Without a distribution the pass leaves every draw to its caller.
+            constants = NO_FLOATS if self.key.given is not None else np.concatenate([NO_FLOATS, *tables])
+            made = self._laws[theta_steps, steps, grouped] = Law(public, shape, constants, scale, group)
         return made
+
+    def _law_of(self, rows: Records, row: int) -> Law:
+        """The present law of a row."""
+        theta_steps = int(rows["theta_steps"][row])
+        if not (self.rises or self._groups):
+            return self.law(theta_steps, theta_steps, grouped=False)
+        steps = self._in_steps(theta_steps, float(rows["unit"][row]))
+        return self.law(theta_steps, steps, grouped=bool(rows["group"][row]))
+
+    @cached_property
+    def _groups(self) -> bool:
+        return bool(self.shape["group"][0])
+
+    def _by_law(self, rows: Records, which: Indices, calls: Indices) -> Iterator[tuple[Law, Indices]]:
+        """Calls of rows with one law together."""
+        if calls.size == 1:
+            yield self._law_of(rows, int(which[calls[0]])), calls
+            return
+        mine = which[calls]
+        numbers = rows["theta_steps"][mine].astype(np.float64)
+        if self.rises or self._groups:
+            numbers = numbers + 1j * np.copysign(rows["unit"][mine], 0.5 - (rows["group"][mine] > 0.0))
+        if (numbers == numbers[0]).all():
+            yield self._law_of(rows, int(mine[0])), calls
+            return
+        distinct, firsts, owners = np.unique(numbers, return_index=True, return_inverse=True)
+        for k in range(distinct.size):
+            yield self._law_of(rows, int(mine[firsts[k]])), calls[owners == k]
 
     @cached_property
     def distributions(self) -> BoundDistributions:
@@ -108,13 +152,14 @@ class AdaptiveBlocks:
 
     def columns(self, count: int) -> Streams:
         """State of `count` streams before their first values, without choosers."""
-        return Streams(new_rows(count), [None] * count)
+        waves = np.zeros(0 if self.perturber.season is None else count, seasons.SEASON)
+        return Streams(
+            new_rows(count, ADAPTIVE_ROW), [None] * count, scales=np.zeros((count, BY_SCALE, 0)), season=waves
+        )
 
     def open(self, state: Streams, which: Indices, thetas: Floats, keys: RowKeys) -> Streams:
-        """Start publishing one stream with this threshold."""
-        del which
-        rows, steps = state.rows, self.grid.snap(float(thetas[0]))
-        memory: Records = np.zeros(1, self._memory)
+        """Start publishing with these thresholds."""
+        rows = state.rows
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
         level, variance = FIRST_LEVEL, FIRST_VARIANCE
         if self.events:
@@ -122,139 +167,173 @@ class AdaptiveBlocks:
         elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
+        distinct, owners = np.unique(thetas, return_inverse=True)
+        steps = np.array([self.grid.snap(theta) for theta in distinct.tolist()], np.int64)[owners]
+        memory: Records = np.zeros(1, block_lengths.MEMORY)
         # Noise that was drawn before the sums exist has the scale of one theta.
-        rises = self.rises and self.distributions[steps] is not None
-        block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, plain_of(memory))
-        if self.perturber.season is not None:
-            memory["period"] = self.perturber.season
-        chain = next_chain(self.perturber, keys.of(0), steps, self.epsilon, rows["chain"][0])
-        if chain is not None:
-            rows["chain"][0] = chain
-        rows["cycle"] += 1
-        rows["theta_steps"] = steps
-        return state._replace(memory=memory)
+        block_lengths.start_memory(level, variance, max(first, 0), self.rises and self.is_bound, self.shape, memory)
+        for name in SINGLES:
+            rows[name][which] = memory[name]
+        rows["theta_steps"][which] = steps
+        if state.season.size:
+            state.season["period"][which] = self.perturber.season
+        rows["cycle"][which] += 1
+        if self.is_bound:
+            before = rows["chain"][which]
+            rows["chain"][which] = start_chains(self.perturber, self.epsilon, before, which, steps, keys)
+        return state
 
-    def publish(self, state: Streams, values: Floats, out: Floats) -> Closed | None:
-        """Publish values of one stream into `out`; its rows change in place.  None if a value is not finite."""
-        # In a season predictions differ within a block.
-        if values.size <= AT_ONCE and self.perturber.season is None:
-            public = self.under(int(state.rows["theta_steps"][0]))[0]
-            if adaptive_pass.publish_open(values, public, state.rows, state.memory, out):
-                return record(Closed, (state, STILL_OPEN, state.memory))
-        return self._close_blocks(state, values, out)
+    def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
+        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite."""
+        rows, left = state.rows, np.arange(batch.counts.size)
+        if into is not None and into.before is None:
+            into.before = self.memories(state, batch.which)
+        before = (rows["chain"][batch.which], rows["blocks"][batch.which]) if ENABLED and self.is_bound else None
+        while left.size:
+            waiting: list[Indices] = []
+            for law, calls in self._by_law(rows, batch.which, left):
+                part = batch if calls.size == batch.counts.size else batch.at(calls)
+                made = self._visit(state, part, law, keys, into)
+                if isinstance(made, int):
+                    return -1 - int(calls[-1 - made])
+                state, stays = made
+                if stays.size:
+                    waiting.append(calls[stays])
+            left = np.sort(np.concatenate(waiting)) if waiting else NO_ENDS
+        if before is not None:
+            self._record(rows, batch.which, *before, keys)
+        return state
 
-    def _close_blocks(self, state: Streams, values: Floats, out: Floats) -> Closed | None:
-        rows, trees, noise = state.rows, state.trees, state.noise
-        row = rows[0]
-        theta_steps, begun, leaves = int(row.theta_steps), int(row.filled), self.plan.leaves
-        bound = self.distributions[theta_steps] is not None
-        public, shape = self.under(theta_steps)
-        public = public.copy()
-        theta = float(public["theta"][0])
-        memory, chain = copied(state.memory), row.chain
-        before, first = chain.copy(), int(row.blocks)
-        closed, at, plain = first, 0, plain_of(memory)
-        chunks: list[Records] = []
-        bends = None if self.perturber.season is None else np.empty(values.size)
-        done = False
-        while not done:
-            # The current theta, if it has risen.
-            steps = self._in_steps(theta_steps, float(plain["unit"][0]))
-            public["top"] = self.top(steps)
-            scale, group_scale = self._scales(steps, plain)
-            distribution = self.distributions[scale]
-            if bound:
-                drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
-                # Without a distribution the pass leaves every draw to its caller.
-                noise_inputs = chain, NO_FLOATS if self.key.given is not None else self._constants(scale, group_scale)
-            else:
-                batch, used = divmod(closed, leaves)
-                if trees[0] != batch:
-                    drawn = self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
-                    trees, noise = np.array([batch]), drawn.reshape(1, 1, -1)
-                drawn = noise[0, 0, used:]
-                noise_inputs = NO_CHAIN, NO_FLOATS
-            new_blocks = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
-            row.blocks, row.given = closed, 0
-            while True:
-                inputs = values[at:], public, shape, self.lengths, drawn, *noise_inputs, rows, plain, new_blocks
-                waves = (None, None) if bends is None else (memory, bends[at:])
-                consumed = adaptive_pass.sum_bound(*inputs, *waves)
-                if consumed < 0:
-                    return None
-                at += consumed
-                closing, stopped = int(row.closed), int(row.stopped)
-                row.stopped = 0
-                if stopped != adaptive_pass.UNSETTLED:
-                    break
+    def _visit(
+        self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
+    ) -> tuple[Streams, Indices] | int:
+        """Let rows of one law go on; returns the calls that wait, settled."""
+        values, starts, counts, which, out, out_starts = batch
+        noise: Integers | None = None
+        size = min(int(counts[0]) if counts.size == 1 else int(counts.sum()), ROOM)
+        if not self.is_bound:
+            if counts.size > 1:
+                return self._one_by_one(state, batch, law, keys, into)
+            state, noise = self._leaves_of(state, int(which[0]), law, keys)
+            size = noise.size
+        blocks, waiting = np.empty(size + 1, BLOCK), np.empty(counts.size, np.int64)
+        ends = NO_ENDS if into is None else np.empty(counts.size, np.int64)
+        waits = adaptive_pass.advance_rows(
+            values,
+            starts,
+            counts,
+            which,
+            law.public,
+            law.shape,
+            self.lengths,
+            noise,
+            law.constants,
+            state.rows,
+            state.scales,
+            state.season if state.season.size else None,
+            blocks,
+            ends,
+            waiting,
+            out,
+            out_starts,
+        )
+        if waits < 0:
+            return waits
+        if into is not None:
+            into.rows.append(np.repeat(which, np.diff(ends, prepend=0)))
+            into.blocks.append(blocks[: ends[-1]].copy())
+        stays = waiting[:waits]
+        return (self._settled(state, batch.at(stays), law, keys, into) if waits else state), stays
+
+    def _one_by_one(
+        self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
+    ) -> tuple[Streams, Indices] | int:
+        stays = []
+        for call in range(batch.counts.size):
+            made = self._visit(state, batch.at(np.array([call])), law, keys, into)
+            if isinstance(made, int):
+                return -1 - call
+            state = made[0]
+            stays += [call] * made[1].size
+        return state, np.array(stays, np.int64)
+
+    def _leaves_of(self, state: Streams, row: int, law: Law, keys: RowKeys) -> tuple[Streams, Integers]:
+        """Noise of the next blocks of a row where it is drawn before the sums exist."""
+        tree, used = divmod(int(state.rows["blocks"][row]), self.plan.leaves)
+        alone = state.rows.size == 1
+        if alone and state.trees[0] == tree:
+            return state, state.noise[0, 0, used:]
+        drawn = self.perturber.leaf_noise(self.plan, law.scale, self.epsilon, keys.of(row), tree)
+        if alone:
+            state = state._replace(trees=np.array([tree]), noise=drawn.reshape(1, 1, -1))
+        return state, drawn[used:]
+
+    def _settled(self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None) -> Streams:
+        """The state where rows that wait can go on."""
+        rows = state.rows
+        if (rows["stopped"][batch.which] == adaptive_pass.REACHED).any():
+            state = reaching(state, batch.which, batch.counts)
+        for i in batch.which.tolist():
+            row = rows[i]
+            stopped, row.stopped = int(row.stopped), 0
+            if stopped in (adaptive_pass.UNSETTLED, adaptive_pass.ENDED):
                 # The few draws that need exact arithmetic.
+                ended = stopped == adaptive_pass.ENDED
+                distribution = self.distributions[law.group if ended else law.scale]
                 assert distribution is not None  # noqa: S101 - that of a higher theta is bound like the first
-                open_sum = int(row.open_sum)
-                drawn[closing] = chain_keys.resolve(distribution, self.key, chain, closed + closing, open_sum)
-                row.given = closing + 1
-            closed += closing
-            if stopped == adaptive_pass.ENDED:
-                of_group, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
-                assert of_group is not None  # noqa: S101 - groups have bound noise
-                total = int(row.group_sum)
-                released = (total + chain_keys.resolve(of_group, self.key, chain, index, total)) / theta_steps
-                new_blocks["group"][closing - 1] = released
-                block_lengths.end_group(plain, released, shape)
-                row.group_sum = 0
-            done = at == values.size
-            row.closed = 0
-            if bound and stopped:
-                following_scale, _ = self._scales(self._in_steps(theta_steps, float(plain["unit"][0])), plain)
-                if following_scale != scale:
+                index = int(row.blocks) + (adaptive_pass.OF_GROUP - 1 if ended else 0)
+                total = int(row.group_sum if ended else row.open_sum)
+                row.drawn = chain_keys.resolve(distribution, self.key, row.chain, index, total)
+                row.given = adaptive_pass.OF_ENDED if ended else adaptive_pass.OF_BLOCK
+                if ended and into is not None:
+                    last = np.flatnonzero(into.rows[-1] == i)[-1]
+                    into.blocks[-1]["group"][last] = float(total + int(row.drawn)) / float(row.theta_steps)
+            elif stopped == adaptive_pass.SCALED and self.is_bound:
+                following = self._law_of(rows, i).scale
+                if following != law.scale:
                     # No random word is used with two scales, also where another version lets theta rise elsewhere.
-                    chain[:] = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
-            # A block left open by a batch is the first one of the next.
-            chunks.append(new_blocks[: closing + done])
-        if ENABLED and bound:
-            chain_keys.record(self.key, before, chain, closed - first)
-        row.n_seen += values.size
-        row.blocks, row.given = closed, 0
-        row.prediction = float(plain["prediction"][0]) * theta
-        blocks = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-        adaptive_pass.emit_adaptive(blocks, begun, theta, self.events, out)
-        if bends is not None:
-            out += theta * bends
-        after = state._replace(memory=memory, trees=trees, noise=noise)
-        return Closed(after, blocks, plain_of(state.memory))
+                    row.chain[:] = next_chain(self.perturber, keys.of(i), following, self.epsilon, row.chain)
+        return state
+
+    def _record(self, rows: Records, which: Indices, before: Chain, blocks: Indices, keys: RowKeys) -> None:
+        closed = rows["blocks"][which] - blocks
+        for row, call in zip(*np.unique(which, return_index=True), strict=True):
+            chain_keys.record(keys.of(row), before[call], rows["chain"][row], int(closed[call]))
+
+    # Releases, and states from files.
 
     @staticmethod
-    def _scales(steps: int, plain: Records) -> tuple[int, int]:
-        """Noise scales, as thetas in grid steps, of a block and of the sum of its group (0 outside groups)."""
-        if not plain["group"][0]:
-            return steps, 0
-        # LOUDER and GROUP_SCALE, exactly; rounded up, so that no fraction of epsilon is passed.
-        return -(-6 * steps // 5), 6 * steps
+    def memories(state: Streams, which: Indices) -> Records:
+        """Memories of rows, without their seasons: MEMORY[m]."""
+        made: Records = np.zeros(which.size, block_lengths.MEMORY)
+        numbers, scales = made.view(np.float64).reshape(which.size, made.itemsize // 8), state.scales.shape[2]
+        for kind, begin in enumerate(range(0, FIRST_SINGLE, block_lengths.SCALES)):
+            numbers[:, begin : begin + scales] = state.scales[which, kind]
+        numbers[:, FIRST_SINGLE:] = singles_of(state.rows)[which]
+        return made
 
-    def _constants(self, scale: int, group_scale: int) -> Floats:
-        constants = self._joined.get((scale, group_scale))
-        if constants is None:
-            distributions = [self.distributions[steps] for steps in (scale, group_scale) if steps]
-            tables = [distribution.constants for distribution in distributions if distribution is not None]
-            constants = self._joined[scale, group_scale] = np.concatenate([NO_FLOATS, *tables])
-        return constants
-
-    @cached_property
-    def _joined(self) -> dict[tuple[int, int], Floats]:
-        return {}
-
-    def revised(self, parts: Sequence[Closed], theta_steps: int) -> RevisedStream:
-        """Collect everything that was released, from the first published value on."""
-        closed = np.concatenate([each.blocks[:-1] for each in parts])
-        return RevisedStream(
-            exponents=closed["exponent"].copy(),
-            totals=closed["released"].copy(),
-            places=closed["place"].copy(),
-            groups=closed["group"].copy(),
-            threshold=theta_steps * self.grid.resolution,
-            memory=parts[0].before,
-            shape=self.under(theta_steps)[1],
-            season=self.perturber.season,
-        )
+    def revised(self, closed: Closed, theta_steps: Indices, which: Indices) -> tuple[RevisedStream, ...]:
+        """Everything that was released of each of these rows, from the first published value on."""
+        assert closed.before is not None  # noqa: S101 - some of the values were published
+        blocks, owners = np.concatenate(closed.blocks), np.concatenate(closed.rows)
+        order = np.argsort(owners, kind="stable")
+        blocks, edges = blocks[order], np.searchsorted(owners[order], np.arange(which.size + 1))
+        columns = [blocks[name].copy() for name in ("exponent", "released", "place", "group")]
+        made = []
+        for i, steps in enumerate(theta_steps.tolist()):
+            exponents, totals, places, groups = (column[edges[i] : edges[i + 1]] for column in columns)
+            revised = RevisedStream(
+                exponents=exponents,
+                totals=totals,
+                places=places,
+                groups=groups,
+                threshold=steps * self.grid.resolution,
+                memory=closed.before[i : i + 1],
+                shape=self.law(steps, steps, grouped=False).shape,
+                season=self.perturber.season,
+            )
+            made.append(revised)
+        return tuple(made)
 
     def top(self, theta_steps: int) -> float:
         """Largest value after clipping, in steps; negative for both signs."""
@@ -263,11 +342,12 @@ class AdaptiveBlocks:
     def steps(self, state: Streams) -> int:
         """The present threshold in grid steps."""
         first = int(state.rows["theta_steps"][0])
-        return self._in_steps(first, float(plain_of(state.memory)["unit"][0])) if first else 0
+        return self._in_steps(first, float(state.rows["unit"][0])) if first else 0
 
-    def highest(self, state: Streams) -> int:
-        """The highest threshold so far in grid steps."""
-        return self._in_steps(int(state.rows["theta_steps"][0]), float(plain_of(state.memory)["highest"][0]))
+    def highest(self, rows: Records) -> Indices:
+        """The highest threshold so far of each row, in grid steps."""
+        pairs = zip(rows["theta_steps"].tolist(), rows["highest"].tolist(), strict=True)
+        return np.array([self._in_steps(*each) for each in pairs], np.int64)
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
         if unit == 1.0:
@@ -278,46 +358,71 @@ class AdaptiveBlocks:
 
     def clips(self, state: Streams) -> bool:
         """True if theta is far below the values, as released sums show."""
-        if self.events or not state.memory.size or self.steps(state) >= self.grid.bound_steps:
+        if self.events or not self.steps(state) or self.steps(state) >= self.grid.bound_steps:
             return False
-        plain = plain_of(state.memory)[0]
-        certain = plain["level"] - block_lengths.CERTAIN * math.sqrt(plain["variance"])
-        return bool(certain > block_lengths.CUT_OFF * plain["unit"])
+        row = state.rows[0]
+        certain = row.level - block_lengths.CERTAIN * math.sqrt(row.variance)
+        return bool(certain > block_lengths.CUT_OFF * row.unit)
 
     def block(self, state: Streams) -> int:
         """Length of the open block."""
-        return 1 << int(plain_of(state.memory)["exponent"][0] if state.memory.size else self.shape["first"][0])
+        row = state.rows[0]
+        return 1 << int(row.exponent if row.theta_steps else self.shape["first"][0])
 
-    def remembered(self, numbers: Floats) -> Records:
-        """Memory of a state file."""
-        if numbers.nbytes != self._memory.itemsize:
+    def restored(self, state: Streams, arrays: dict[str, Floats]) -> Streams:
+        """The state of one stream with these numbers of a file."""
+        memory, scales, season = arrays["memory"], arrays["scales"], arrays["season"]
+        fits = not arrays["smoother"].size and not arrays["correlated"].size and memory.size == len(SINGLES)
+        fits &= scales.size % BY_SCALE == 0 and scales.size < BY_SCALE * block_lengths.SCALES
+        if not fits or season.nbytes != state.season.nbytes:
             raise ValueError("a memory out of range")
-        return numbers.view(self._memory)
+        singles_of(state.rows)[:] = memory
+        state.season.view(np.float64)[:] = season
+        return state._replace(scales=scales.reshape(1, BY_SCALE, -1))
 
-    def fits(self, state: Streams) -> bool:
-        """True if a run can lead to the state."""
-        memory, row = state.memory, state.rows[0]
-        if state.smoother.size or state.correlated.size or row.released_high or row.released_low:
-            return False
-        if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
-            return False
-        if self.perturber.season is not None and memory["period"][0] != self.perturber.season:
-            return False
-        plain, most = plain_of(memory)[0], self.shape["most"][0]
-        integers = [float(plain[name]) for name in ("position", "decided", "exponent", "last")]
-        position, decided, exponent, last = (int(number) for number in integers)
-        return bool(
-            integers == [position, decided, exponent, last]
-            and 0 <= exponent <= most
-            and 0 <= last <= most
-            and row.filled < 1 << exponent
-            and 0 <= decided <= position
-            and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
-            and plain["members"] >= 0.0
-            and 0.0 <= plain["group"] <= self.max_range
-        )
+    def fits(self, state: Streams) -> Flags:
+        """For each stream, true if a run can lead to its state."""
+        rows, most, scales = state.rows, float(self.shape["most"][0]), state.scales
+        fits: Flags = rows["filled"] >= 0
+        fits &= np.isfinite(singles_of(rows)).all(axis=1)
+        fits &= np.isfinite(scales).all(axis=(1, 2))
+        if self.perturber.season is not None:
+            numbers = state.season.view(np.float64).reshape(rows.size, state.season.itemsize // 8)
+            fits &= np.isfinite(numbers).all(axis=1)
+            fits &= np.equal(state.season["period"], self.perturber.season)
+        with np.errstate(invalid="ignore"):
+            for name in ("position", "decided", "exponent", "last"):
+                fits &= rows[name] == np.floor(rows[name])
+            for name in ("exponent", "last"):
+                fits &= (rows[name] >= 0.0) & (rows[name] <= most)
+            lengths = np.ldexp(1.0, np.where(fits, rows["exponent"], 0.0).astype(np.int64))
+            fits &= (rows["filled"] < lengths) & (rows["position"] < 2.0 ** scales.shape[2])
+            fits &= (rows["decided"] >= 0.0) & (rows["decided"] <= rows["position"])
+            fits &= (rows["unit"] >= 1.0) & (rows["unit"] <= rows["highest"]) & (rows["highest"] <= MAX_UNIT)
+            fits &= (rows["members"] >= 0.0) & (rows["group"] >= 0.0) & (rows["group"] <= self.max_range)
+        return fits
 
 
-def plain_of(memory: Records) -> Records:
-    """Return the memory without seasonal fields."""
-    return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]
+#: Where the single numbers of a memory begin.
+FIRST_SINGLE = BY_SCALE * block_lengths.SCALES
+
+
+def singles_of(rows: Records) -> Floats:
+    """Numbers that a memory has one of, by row, to read or set: float64[n, k]."""
+    numbers: Floats = rows.view(np.float64).reshape(rows.size, rows.itemsize // 8)
+    return numbers[:, numbers.shape[1] - len(SINGLES) :]
+
+
+def reach_of(state: Streams) -> int:
+    """Number of scales that the streams have reached."""
+    return int(state.rows["position"].max(initial=0.0)).bit_length()
+
+
+def reaching(state: Streams, which: Indices, counts: Indices) -> Streams:
+    """The state with scales for so many further values of these rows."""
+    rows = state.rows
+    ends = rows["position"][which] + rows["filled"][which] + (counts - rows["taken"][which])
+    missing = int(ends.max(initial=0.0)).bit_length() - state.scales.shape[2]
+    if missing <= 0:
+        return state
+    return state._replace(scales=np.pad(state.scales, ((0, 0), (0, 0), (0, missing))))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from fastdp.integer_grid import Grid
-from fastdp.kinds import Floats, Indices, Integers, Records
+from fastdp.kinds import Flags, Floats, Indices, Integers, Records
 from fastdp.noise import chain_keys
 from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
@@ -25,7 +26,8 @@ from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means, start_rows, step_rows
-from fastdp.streams.state import NO_RECORDS, RowKeys, RowValues, Streams, new_rows
+from fastdp.streams.state import NamedKeys, RowKeys, RowValues, Streams, new_rows
+from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.streams import fixed_pass, hierarchy_nodes
 
 #: Draws at a time (4 MiB): enough that a call costs little a stream.
@@ -39,6 +41,27 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
         return None
     chain_key = key.within("behind", before.tobytes()) if before.any() else key
     return chain_keys.start_chain(theta_key(chain_key, theta_steps))
+
+
+def start_chains(
+    perturber: Perturber, epsilon: float, before: Chain, which: Indices, steps: Indices, keys: RowKeys
+) -> Chain:
+    """:func:`next_chain` of rows: uint64[m, 4]."""
+    if keys.numbers is not None and not before.any():
+        distinct, owners = distinct_of(steps)
+        secrets = [theta_key(keys.key, each) for each in distinct.tolist()]
+        words = RowWords(secrets, chain_keys.CHAIN_PIECES, owners)
+        return chain_keys.start_chains(words, keys.numbers[which]).reshape(which.size, chain_keys.CHAIN_WORDS)
+    if isinstance(keys.own, NamedKeys) and HAS_AES and not before.any() and keys.key.given is None:
+        theta_steps = distinct_of(steps)[0]
+        if theta_steps.size == 1 and keys.own.are_texts(which):
+            return chain_keys.named_chains(keys.key, keys.own.secrets[which], int(theta_steps[0]))
+    chains: Chain = before.copy()
+    for i, row in enumerate(which.tolist()):
+        chain = next_chain(perturber, keys.of(row), int(steps[i]), epsilon, before[i])
+        assert chain is not None  # noqa: S101 - this noise is bound
+        chains[i] = chain
+    return chains
 
 
 @dataclass(frozen=True)
@@ -109,26 +132,18 @@ class FixedBlocks:
         if follows is not None:
             correlated = _with(correlated, which, np.zeros((which.size, follows.memory)))
         if self.is_bound:
-            rows["chain"][which] = self._chains(rows["chain"][which], which, steps, keys)
+            before = rows["chain"][which]
+            rows["chain"][which] = start_chains(self.perturber, self.epsilon, before, which, steps, keys)
         return state._replace(smoother=smoother, correlated=correlated)
-
-    def _chains(self, before: Chain, which: Indices, steps: Indices, keys: RowKeys) -> Chain:
-        if keys.numbers is not None and not before.any():
-            distinct, owners = distinct_of(steps)
-            secrets = [theta_key(self.key, each) for each in distinct.tolist()]
-            words = RowWords(secrets, chain_keys.CHAIN_PIECES, owners)
-            return chain_keys.start_chains(words, keys.numbers[which])
-        chains = before.copy()
-        for i, row in enumerate(which.tolist()):
-            chain = next_chain(self.perturber, keys.of(row), int(steps[i]), self.epsilon, before[i])
-            assert chain is not None  # noqa: S101 - this noise is bound
-            chains[i] = chain
-        return chains
 
     # The pass.
 
-    def publish(self, state: Streams, batch: RowValues, keys: RowKeys) -> Streams | int:
-        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite."""
+    def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: object = None) -> Streams | int:
+        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite.
+
+        `into` is for blocks whose lengths are no public parameter.
+        """
+        del into
         if not self.in_one_pass:
             return self._publish_by_arrays(state, batch, keys)
         waiting: Indices = np.empty(batch.counts.size, np.int64)
@@ -289,12 +304,6 @@ class FixedBlocks:
 
     # Releases, and states from files.
 
-    def remembered(self, numbers: Floats) -> Records:
-        """Memory of a state file: none."""
-        if numbers.size:
-            raise ValueError("a memory out of range")
-        return NO_RECORDS
-
     def steps(self, state: Streams) -> int:
         """The present threshold of one stream in grid steps."""
         return int(state.rows["theta_steps"][0])
@@ -333,19 +342,26 @@ class FixedBlocks:
         shape = plan.tree_blocks, plan.fan_out, plan.levels, plan.leaves
         fixed_pass.release_nodes(*rows_of, *shape, self.grid.resolution, scratch, into.sums, borders)
 
-    def fits(self, state: Streams) -> bool:
-        """True if a run can lead to the state of one stream."""
-        follows, row = correlation(self.perturber), state.rows[0]
-        memory, correlated = state.smoother[0], state.correlated[0]
-        size = self.columns(1).smoother.shape[1]
-        fits = row.filled < self.plan.block and not state.memory.size and not row.group_sum
-        fits = fits and correlated.size == (0 if follows is None else follows.memory) and memory.size == size
-        fits = fits and bool(np.isfinite(memory).all() and np.isfinite(correlated).all())
-        smoother: object = self.smoother
+    def restored(self, state: Streams, arrays: dict[str, Floats]) -> Streams:
+        """The state of one stream with these numbers of a file."""
+        if any(arrays[name].size for name in ("memory", "scales", "season")):
+            raise ValueError("a memory out of range")
+        smoother, correlated = arrays["smoother"].reshape(1, -1), arrays["correlated"].reshape(1, -1)
+        if smoother.shape != state.smoother.shape or correlated.shape != state.correlated.shape:
+            raise ValueError("a memory out of range")
+        return state._replace(smoother=smoother, correlated=correlated)
+
+    def fits(self, state: Streams) -> Flags:
+        """For each stream, true if a run can lead to its state."""
+        rows, smoother = state.rows, cast("object", self.smoother)
+        fits: Flags = (rows["filled"] < self.plan.block) & np.isfinite(state.correlated).all(axis=1)
+        fits &= np.isfinite(state.smoother).all(axis=1)
         # A user's smoother need not implement the check.
-        if not fits or not isinstance(smoother, CheckedSmoother):
-            return bool(fits)
-        return smoother.is_state(memory, float(row.theta_steps) * self.grid.resolution, int(row.blocks))
+        if isinstance(smoother, CheckedSmoother):
+            for i in np.flatnonzero(fits & (rows["theta_steps"] > 0)).tolist():
+                theta = float(rows["theta_steps"][i]) * self.grid.resolution
+                fits[i] = smoother.is_state(state.smoother[i], theta, int(rows["blocks"][i]))
+        return fits
 
 
 def _with(column: Floats, which: Indices, entries: Floats) -> Floats:

@@ -28,7 +28,7 @@ from fastdp.state.state_file import MIN_BYTES, Seal
 from fastdp.streams.ids import Id, RowIndex, as_ids, shards_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
-from fastdp.streams.rows import NO_ROWS, AdaptiveRows, FixedRows, MachineRows, Rows
+from fastdp.streams.rows import NO_ROWS, MachineRows, Rows, StreamRows
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels._ciphers import HAS_AES
 
@@ -37,7 +37,7 @@ Column: TypeAlias = Values | Sequence[object]
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14
 #: Version of a fleet's format.
-VERSION = 1
+VERSION = 2
 MACHINES: dict[str, type[Schedule] | type[CountMachine]] = {"Schedule": Schedule, "CountMachine": CountMachine}
 _PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
     "Schedule": StreamPublisher,
@@ -65,13 +65,11 @@ class Fleet:
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``; but under a public threshold its
-    blocks form no groups, as :class:`fastdp.Adaptive`'s do after some max_range / 16 values.  Ids are integers from 0
-    to 2^32 - 2, or texts, all of one kind.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to
+    2^32 - 2, or texts, all of one kind.
 
-    Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
-    threshold, and :class:`fastdp.ToPS` after its hold-outs, are one compiled pass; other mechanisms are called stream
-    by stream.
+    Privacy: that of one stream; a person's values in several streams add up.  Publishers of streams are one compiled
+    pass after hold-outs; other mechanisms are called stream by stream.
 
     Examples
     --------
@@ -111,8 +109,8 @@ class Fleet:
         self._guard = CallGuard()
         self._machine, self._key = machine, machine.bind(secret)
         self._secret = _checked_with(secret, self._key)
-        rows = AdaptiveRows.of(machine, self._key) or FixedRows.of(machine, self._key)
-        self._rows: Rows = rows or MachineRows(machine, self._key)
+        kind: Any = StreamRows if isinstance(machine, Schedule) else MachineRows
+        self._rows: Rows = kind(machine, self._key)
         #: Row of each id; epochs of ids that were forgotten (each has its own noise); shard, and number of shards.
         self._index = RowIndex()
         self._epochs: dict[Id, int] = {}
@@ -174,8 +172,6 @@ class Fleet:
                 f"machine = {validation.shown(self.machine)}: expected one of {', '.join(MACHINES)}; the guarantee "
                 "of a fleet of your own mechanism is that of one stream"
             )
-        if isinstance(self._rows, AdaptiveRows):
-            return guarantee_of_many(self._rows.guarantee)
         return guarantee_of_many(kind._of(self.machine, self._key.again()).guarantee)
 
     @property
@@ -190,9 +186,7 @@ class Fleet:
         """Memory of the states in bytes, without ids; MissingError if not arrays."""
         self._check()
         if isinstance(self._rows, MachineRows):
-            raise MissingError(
-                "nbytes: expected a ToPS or an Adaptive with a public threshold, whose states are arrays"
-            )
+            raise MissingError("nbytes: expected publishers of streams, whose states are arrays")
         return sum(column.nbytes for column in self._rows.columns)
 
     @single_caller
@@ -326,11 +320,16 @@ class Fleet:
 
     def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
         """Secrets of texts in their first epoch, without a Key each where the processor has AES."""
-        if not (HAS_AES and isinstance(self._rows, AdaptiveRows)) or self._key.given is not None:
+        if not (HAS_AES and isinstance(self._machine, Schedule)) or self._key.given is not None:
             return self._keys_of(texts)
         bound = self._secret.binding is not Binding.ROOT
-        composition = None if bound else self._secret.composition(self._rows.composition)
+        composition = None if bound else self._secret.composition(self._machine.composition)
         return chain_keys.named_secrets(self._secret, texts, composition)
+
+    def _names_of(self, ids: Indices | list[str]) -> Indices | Words | list[Key]:
+        if self._epochs or not len(ids):
+            return self._keys_of(ids)
+        return self._secrets_of(ids) if isinstance(ids, list) else ids
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
@@ -552,7 +551,7 @@ class Fleet:
             mine, n = self._shard = int(content["part"][0]), int(content["part"][1])
             if not 0 <= mine < n or (shards_of(ids, n) != mine).any():
                 raise ValueError("ids of another part")
-        self._rows.unpack(size, partial(self._keys_of, ids), content["rows"], take)
+        self._rows.unpack(size, partial(self._names_of, ids), content["rows"], take)
         if at != len(data):
             raise ValueError("more numbers than streams")
         return self

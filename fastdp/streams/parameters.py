@@ -399,14 +399,12 @@ def encoded(composition: object, secret: Key) -> bytes:
 # Guarantees.
 
 
-def of_stream(composition: StreamParameters, *, grouped: bool = True) -> Guarantee:
+def of_stream(composition: StreamParameters) -> Guarantee:
     """Guarantee of an endless stream: threshold and perturber parallel, renewals from published values sequential."""
-    # Not `grouped`: no sums of groups of blocks are released.
     chosen, plan = composition.threshold.guarantee(composition.task), composition.plan
     if isinstance(plan, BlocksShape):
         known = composition.threshold.theta if isinstance(composition.threshold, Fixed) else math.inf
-        grouped = grouped and composition.grid.snap(known) >= FINE
-        plan = plan if grouped else replace(plan, group=0)
+        plan = plan if composition.grid.snap(known) >= FINE else replace(plan, group=0)
     guarantee = composition.perturber.guarantee(plan, composition.publish_epsilon).of("perturber")
     if composition.rises:
         guarantee = replace(guarantee, derivation=(*guarantee.derivation, RISES))

@@ -15,14 +15,15 @@ from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
-from fastdp.perturbers import Blocks
 from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
-from fastdp.streams.fixed_blocks import BATCH_WORDS, FixedBlocks
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
+from fastdp.streams.fixed_blocks import BATCH_WORDS
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.state import RowKeys, RowValues
-from fastdp.streams.stream_machine import AT_BOUND, Schedule
+from fastdp.streams.state import Streams as States
+from fastdp.streams.stream_machine import AT_BOUND, NotFiniteError, Schedule
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import RowChooser, held_out
 from fastdp.validation import refusal
@@ -78,10 +79,9 @@ def release_rows(composition: StreamParameters, secret: Key, streams: Streams, i
     )
     keys = RowKeys(composition.noise_key(secret), numbers, _named_keys(composition, secret, named), goes_on=False)
     machine = Schedule(composition)
-    if isinstance(composition.perturber, Blocks) or composition.renewal is not None:
-        many = replace(many, revisions=_release_singly(machine, keys, rows, threads, many))
-    else:
-        RowPass(machine, keys, rows, threads, many).run()
+    revisions = RowPass(machine, keys, rows, threads, many).run()
+    if revisions:
+        many = replace(many, revisions=revisions)
     many.values.flags.writeable = False
     if secret.simulated:
         return many
@@ -93,25 +93,6 @@ def _named_keys(composition: StreamParameters, secret: Key, names: Ids) -> Seque
     if isinstance(names, np.ndarray) or secret.binding is Binding.COMPOSITION:
         return None
     return composition.noise_keys([secret.of_stream(str(name)) for name in names])
-
-
-def _release_singly(
-    machine: Schedule, keys: RowKeys, rows: StreamRows, threads: int, into: Release
-) -> tuple[RevisedStream, ...]:
-    revisions: list[RevisedStream | None] = [None] * rows.size
-
-    def publish(which: range) -> None:
-        for i in which:
-            values, starts = rows.take(np.array([i]), 0)
-            # Rows of one array lie in it as they are; others come alone.
-            begin = int(starts[0])
-            row = as_floats(values[begin : begin + int(rows.lengths[i])])
-            one = machine.release(row, f"streams[{i}]", keys.of(i))
-            into.values[into.borders[i] : into.borders[i + 1]] = one.values
-            into.thresholds[i], revisions[i] = one.threshold, one.revision
-
-    concurrently(threads, publish, (range(i, min(rows.size, i + STREAMS)) for i in range(0, rows.size, STREAMS)))
-    return tuple(revision for revision in revisions if revision is not None)
 
 
 def guarantee_of_many(one: Guarantee) -> Guarantee:
@@ -133,45 +114,75 @@ class RowPass:
     #: Receives values, thresholds and nodes.
     into: Release
 
-    def run(self) -> None:
+    def run(self) -> tuple[RevisedStream, ...]:
+        """Release all; revised streams, in order, where lengths of blocks follow released sums."""
         composition, keys, n = self.machine.composition, self.keys, self.rows.size
-        holdout = composition.task.holdout
-        thetas, counts = self._thresholds(), self.rows.lengths - holdout
+        # A renewed threshold follows its own stream, from the hold-out on.
+        begin = 0 if composition.renewal is not None else composition.task.holdout
+        thetas, counts = self._thresholds() if begin else np.zeros(n), self.rows.lengths - begin
+        if not composition.task.holdout:
+            thetas[:] = composition.threshold.start(composition.task).choose(keys.key)
         # Streams of one length and one threshold together: batches are dense, and drawn from few distributions.
         order = np.lexsort((np.arange(n), thetas, counts))
-        pipeline = self.machine.pipeline_of(keys.key)
-        assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - Blocks are released singly
+        revisions: list[RevisedStream | None] = [None] * n
 
         def publish(which: Indices) -> None:
-            into, every = self.into, np.arange(which.size)
+            values, starts = self.rows.take(which, begin)
+            out_starts = self.into.borders[which] - (composition.holdout - begin)
+            every = np.arange(which.size)
+            batch = RowValues(values, starts, counts[which], every, self.into.values, out_starts)
             own = RowKeys(
                 keys.key,
                 None if keys.numbers is None else keys.numbers[which],
                 None if keys.own is None else [keys.own[i] for i in which.tolist()],
                 goes_on=False,
             )
-            values, starts = self.rows.take(which, holdout)
-            batch = RowValues(values, starts, counts[which], every, into.values, into.borders[which])
-            begun = pipeline.open(pipeline.columns(which.size), every, thetas[which], own)
-            made = pipeline.publish(begun.copied(), batch, own)
-            if isinstance(made, int):
-                values, starts = self._replace_nonfinite(values, starts, batch.counts, which, -1 - made, holdout)
+            try:
+                state, closed = self._published(batch, thetas[which], own)
+            except NotFiniteError as error:
+                wrong = int(error.args[0])
+                values, starts = self._replace_nonfinite(values, starts, batch.counts, which, wrong, begin)
                 batch = batch._replace(values=values, starts=starts)
                 # None of the noise drawn so far was released.
                 with repeating():
-                    begun = pipeline.open(pipeline.columns(which.size), every, thetas[which], own)
-                    pipeline.publish(begun, batch, own)
-            steps = begun.rows["theta_steps"]
-            into.thresholds[which] = np.multiply(steps, composition.grid.resolution)
-            if into.nodes is not None:
-                pipeline.released_nodes(steps, batch, own, into.nodes, into.tree_borders[which])
+                    state, closed = self._published(batch, thetas[which], own)
+            steps = state.rows["theta_steps"].copy()
+            pipeline = self.machine.pipeline(keys.key)
+            if isinstance(pipeline, AdaptiveBlocks):
+                for i, revised in zip(which.tolist(), pipeline.revised(closed, steps, every), strict=True):
+                    revisions[i] = revised
+                steps = pipeline.highest(state.rows)
+            elif self.into.nodes is not None:
+                nodes = self.into.nodes, self.into.tree_borders[which]
+                pipeline.released_nodes(steps, batch, own, *nodes)
+            self.into.thresholds[which] = np.multiply(steps, composition.grid.resolution)
 
-        threads, width = worth(self.threads, int(counts.sum()), BATCH_VALUES), pipeline.columns(1).smoother.size
+        width = self.machine.pipeline(keys.key).columns(1).smoother.size
+        threads = worth(self.threads, int(counts.sum()), BATCH_VALUES)
 
         def rows_at_once(count: int) -> int:
             return even(n, self.rows_at_once(count, width), threads)
 
         concurrently(threads, publish, batches(order, counts, rows_at_once))
+        return tuple(revision for revision in revisions if revision is not None)
+
+    def _published(self, batch: RowValues, thetas: Floats, keys: RowKeys) -> tuple[States, Closed]:
+        """Publish values of new streams under these thresholds, or with their hold-outs first."""
+        c, closed, every = self.machine.composition, Closed(), batch.which
+        state = self.machine.pipeline(keys.key).columns(every.size)
+        if c.renewal is not None:
+            first = c.threshold.start(c.task)
+            state = state._replace(choosers=[first.copy() for _ in every])
+            return self.machine.take(state, batch, keys, closed), closed
+        state = self.machine.pipeline(keys.key).open(state, every, thetas, keys)
+        state.rows["n_seen"] = c.task.holdout
+        if c.warm_up:
+            warm_up = np.full(every.size, c.warm_up)
+            unseen = batch._replace(counts=warm_up, out=np.empty(warm_up.sum()), out_starts=borders_of(warm_up)[:-1])
+            state = self.machine.publish(state, unseen, keys, None)
+            later = batch.starts + c.warm_up, batch.counts - c.warm_up, batch.out_starts + c.warm_up
+            batch = batch._replace(starts=later[0], counts=later[1], out_starts=later[2])
+        return self.machine.publish(state, batch, keys, closed), closed
 
     # Thresholds.
 

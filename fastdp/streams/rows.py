@@ -6,7 +6,6 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -15,21 +14,18 @@ from numpy.typing import NDArray
 
 from fastdp.data.column import as_column, read_only
 from fastdp.errors import DataError
-from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
-from fastdp.noise import chain_keys
-from fastdp.noise.key import DrawnTwiceError, Key, repeating
-from fastdp.noise.words import RowWords, Words
+from fastdp.kinds import Array, Floats, Indices, Integers, Json, Records
+from fastdp.noise.key import KEY_BYTES, Key, repeating
+from fastdp.noise.words import Words
+from fastdp.state import codec
 from fastdp.state.machine import Column, Machine, Transition
-from fastdp.streams.adaptive_blocks import NO_FLOATS, AdaptiveBlocks
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, reach_of, reaching
 from fastdp.streams.fixed_blocks import FixedBlocks
-from fastdp.streams.parameters import of_stream
 from fastdp.streams.release_many import concurrently
-from fastdp.streams.state import RowKeys, RowValues, Streams
+from fastdp.streams.state import NamedKeys, RowKeys, RowValues, Streams
 from fastdp.streams.stream_machine import Schedule
-from fastdp_kernels.streams import adaptive_pass, block_lengths
-from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
-from fastdp_kernels.streams.fixed_pass import STREAM_ROW
+from fastdp_kernels.streams.block_lengths import SCALES
+from fastdp_kernels.streams.seasons import SEASON
 
 #: One array a column; entry i of each is of stream i.
 Columns = tuple[Array, ...]
@@ -37,15 +33,13 @@ Columns = tuple[Array, ...]
 Published = tuple[NDArray[np.bool_] | None, Floats]
 #: Takes the next array of a type and shape from a state.
 Take = Callable[[Any, tuple[int, ...]], Any]
+#: Makes names of streams as :meth:`Rows.start` takes them.
+Names = Callable[[], Indices | Words | Sequence[Key]]
 #: Arrays grow by a quarter; unused rows count as memory of the streams.
 GROWTH = 4
 #: Values below which a thread costs more than it saves.
 MIN_PER_THREAD = 2**14
-#: Rows are counted in an array over all streams if these are at most so many times as many.
-DENSE = 16
-_ONE = np.ones(1, np.int64)
 NO_ROWS: Indices = np.empty(0, np.int64)
-NO_OBJECTS: Array = np.empty(0, object)
 
 
 class Rows(ABC):
@@ -74,8 +68,8 @@ class Rows(ABC):
     def pack(self) -> tuple[Any, list[Array]]: ...
 
     @abstractmethod
-    def unpack(self, size: int, keys: Callable[[], list[Key]], described: Any, take: Take) -> None:
-        """Restore `size` states from :meth:`pack`, of streams with these keys; ValueError if out of range."""
+    def unpack(self, size: int, names: Names, described: Any, take: Take) -> None:
+        """Restore `size` states from :meth:`pack`, of streams with these names; ValueError if out of range."""
 
     @property
     def filled(self) -> Columns:
@@ -117,212 +111,97 @@ def _longer(array: Array, used: int, size: int) -> Array:
     return longer
 
 
-class AdaptiveRows(Rows):
-    """Streams of an :class:`fastdp.Adaptive` with a public threshold, which have one compiled pass.
-
-    The columns are records of the kernel, and the numbers by scale of each memory.
-    """
-
-    def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:
-        super().__init__(key, np.empty(0, STREAM), np.empty((0, BY_SCALE, 0)))
-        # Its chain belongs to no stream of a fleet.
-        start = machine.start(key.again())
-        self.composition, self.pipeline = machine.composition, pipeline
-        self.theta_steps = int(start.rows["theta_steps"][0])
-        self._public = pipeline.under(self.theta_steps)[0]
-        #: A stream before its first value, without its chain.
-        self._first: Records = np.zeros(1, STREAM)
-        memory = start.memory
-        for name in SINGLES:
-            self._first[name] = memory[name]
-
-    @classmethod
-    def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
-        if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
-            return None
-        pipeline = machine.pipeline(key)
-        if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
-            return None
-        rows = cls(pipeline, machine, key)
-        return rows if pipeline.distributions[rows.theta_steps] else None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        # The guarantee of one stream.
-        return replace(of_stream(self.composition, grouped=False), simulated=self.key.simulated)
-
-    def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        count, (streams, scales) = len(ids), into
-        if isinstance(ids, np.ndarray) and ids.ndim > 1:
-            chains = chain_keys.named_chains(self.key, ids.view(np.uint64), self.theta_steps)
-        elif isinstance(ids, np.ndarray):
-            ids = ids.view(np.int64)
-            words = RowWords(chain_keys.theta_key(self.key, self.theta_steps), chain_keys.CHAIN_PIECES)
-            chains = chain_keys.start_chains(words, ids)
-        else:
-            keys = [chain_keys.theta_key(key, self.theta_steps) for key in ids]
-            words = RowWords(keys, chain_keys.CHAIN_PIECES, np.arange(count))
-            chains = chain_keys.start_chains(words, np.array([key.member - 1 for key in ids]))
-        # As numbers of 8 bytes: NumPy copies records one by one.
-        streams.view(np.int64).reshape(count, -1)[:] = self._first.view(np.int64)
-        streams["chain"] = chains.reshape(count, chain_keys.CHAIN_WORDS)
-        scales[:] = 0.0
-
-    def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        streams, scales = self.columns
-        missing = self._reach(which, streams, self.size) - scales.shape[2]
-        if missing > 0:
-            self.columns = streams, np.pad(scales, ((0, 0), (0, 0), (0, missing)))
-        out, threads = np.empty(values.size), min(threads, max(1, values.size // MIN_PER_THREAD))
-        return partial(self._publish, which, values, out, threads)
-
-    def _reach(self, which: Indices, streams: Records, size: int) -> int:
-        if which.size == 1:
-            times = _ONE
-        elif which.size * DENSE > size:
-            times = np.bincount(which)
-            which = np.flatnonzero(times)
-            times = times[which]
-        else:
-            which, times = np.unique(which, return_counts=True)
-        return int(adaptive_pass.furthest(which, times, streams)).bit_length()
-
-    def _publish(self, which: Indices, values: Floats, out: Floats, threads: int) -> Published:
-        if threads == 1:
-            self._consume(which, values, out)
-            return None, out
-        owners = which % threads
-
-        def work(owner: int) -> None:
-            mine = np.flatnonzero(owners == owner)
-            outputs = np.empty(mine.size)
-            self._consume(which[mine], values[mine], outputs)
-            out[mine] = outputs
-
-        concurrently(threads, work, range(threads))
-        return None, out
-
-    def _consume(self, which: Indices, values: Floats, out: Floats) -> None:
-        pipeline, distribution, (streams, scales) = (
-            self.pipeline,
-            self.pipeline.distributions[self.theta_steps],
-            self.columns,
-        )
-        assert distribution is not None  # noqa: S101 - `of` has looked
-        done = 0
-        constants = distribution.constants if self.key.given is None else NO_FLOATS
-        public = self._public, pipeline.events, pipeline.shape, pipeline.lengths, constants
-        resolved: Indices = np.empty(0, np.int64)
-        before = None if self.key.drawn is None else streams.copy()
-        while True:
-            done = adaptive_pass.publish_rows(which, values, done, *public, resolved, streams, scales, out)
-            if done == which.size:
-                break
-            stream, value = streams[which[done]], values[done : done + 1]
-            total = int(stream["open_sum"]) + int(adaptive_pass.in_steps(value, self._public, pipeline.lengths))
-            drawn = chain_keys.resolve(distribution, self.key, stream["chain"], int(stream["blocks"]), total)
-            resolved = np.array([drawn])
-        if before is not None:
-            _check_moved(streams, before, np.unique(which))
-
-    def pack(self) -> tuple[Json, list[Array]]:
-        streams, scales = self.filled
-        return {"scales": scales.shape[2]}, [streams, scales]
-
-    def unpack(self, size: int, keys: Callable[[], list[Key]], described: Json, take: Take) -> None:
-        if not 0 <= described["scales"] <= block_lengths.SCALES:
-            raise ValueError("a number of scales out of range")
-        streams, scales = take(STREAM, (size,)), take(np.float64, (size, BY_SCALE, described["scales"]))
-        for row in np.flatnonzero(~self._plausible(streams, scales)):
-            raise ValueError(f"stream {row} has a position out of range")
-        self.columns, self.size = (streams, scales), size
-
-    def _plausible(self, streams: Records, scales: Floats) -> NDArray[np.bool_]:
-        most = self.pipeline.shape["most"][0]
-        exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
-        fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
-        fits &= (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
-        lengths = np.ldexp(1.0, np.where(fits, exponents, 0).astype(np.int64))
-        fits &= (filled >= 0) & (filled < lengths) & (streams["blocks"] >= 0)
-        fits &= (position >= 0) & (position < 2.0 ** scales.shape[2])
-        fits &= np.isfinite(scales).all(axis=(1, 2))
-        return fits
-
-
-def _check_moved(now: Records, before: Records, which: Indices) -> None:
-    now, before = now[which], before[which]
-    same = (now["chain"] == before["chain"]).all(axis=1)
-    if ((now["blocks"] > before["blocks"]) & same).any():
-        raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
-
-
 #: Bytes beyond which the noise of trees is drawn again rather than kept.
 MAX_KEPT = 2**31
 
 
-class FixedRows(Rows):
-    """Streams in blocks of one length: the pass of a publisher, for all rows of a call.
+class StreamRows(Rows):
+    """Streams of values: the pass of a publisher, for all rows of a call.
 
-    The columns are rows as numbers, the smoother's and correlated noise's numbers, trees in use and their noise,
-    choosers, stream numbers, and keys of those with a key of their own.
+    The columns are those of :class:`fastdp.streams.state.Streams`, rows and seasons as numbers, and then numbers and
+    secrets of the streams' keys.
     """
 
-    def __init__(self, machine: Schedule, pipeline: FixedBlocks, key: Key) -> None:
-        first, width = pipeline.columns(1), pipeline.plan.leaves
-        noise = np.empty((0, 1, 0 if pipeline.is_bound else width), np.int64)
-        numbers: list[Array] = [first.rows.view(np.int64).reshape(1, -1), first.smoother, first.correlated]
-        super().__init__(key, *(column[:0] for column in numbers), NO_ROWS, noise, *(NO_OBJECTS, NO_ROWS, NO_OBJECTS))
-        self._machine, self._pipeline = machine, pipeline
-
-    @classmethod
-    def of(cls, machine: object, key: Key) -> FixedRows | None:
-        pipeline = machine.pipeline_of(key) if isinstance(machine, Schedule) else None
-        return cls(machine, pipeline, key) if isinstance(pipeline, FixedBlocks) else None  # type: ignore[arg-type]
+    def __init__(self, machine: Schedule, key: Key) -> None:
+        self._machine, self._pipeline = machine, machine.pipeline_of(key)
+        first = self._pipeline.columns(1)
+        fixed = isinstance(self._pipeline, FixedBlocks) and not self._pipeline.is_bound
+        width = self._pipeline.plan.leaves if fixed else 0
+        self._kind, numbers, season = first.rows.dtype, _as_numbers(first.rows), _as_numbers(first.season)
+        columns = numbers, first.smoother, first.correlated, first.scales, season
+        trees = NO_ROWS, np.empty((0, 1, width), np.int64)
+        secrets: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
+        super().__init__(key, *(column[:0] for column in columns), *trees, np.empty(0, object), NO_ROWS, secrets)
+        #: Whether values of a call may stay in any order.
+        self._unsorted = isinstance(self._pipeline, AdaptiveBlocks) and not machine.composition.holdout
 
     def _state(self, columns: Columns) -> Streams:
-        numbers, smoother, correlated, trees, noise, choosers, *_ = columns
-        rows = np.ndarray(len(numbers), STREAM_ROW, np.ascontiguousarray(numbers))
-        return Streams(rows, choosers, smoother, correlated, trees=trees, noise=noise)
+        numbers, smoother, correlated, scales, season, trees, noise, choosers, *_ = columns
+        rows = np.ndarray(len(numbers), self._kind, np.ascontiguousarray(numbers))
+        waves = np.ndarray(len(numbers) if season.shape[1] else 0, SEASON, np.ascontiguousarray(season))
+        return Streams(rows, choosers, smoother, correlated, scales, waves, trees, noise)
+
+    def _set(self, state: Streams) -> None:
+        choosers: Array = state.choosers  # type: ignore[assignment]
+        if isinstance(state.choosers, list):
+            choosers = np.empty(1, object)
+            choosers[:] = state.choosers
+        before, (*_, numbers, secrets) = self.columns, self.columns
+        kept = before[0], state.smoother, state.correlated, state.scales, before[4], state.trees, state.noise
+        self.columns = *kept, choosers, numbers, secrets
 
     def begin(self, ids: Indices | Words | Sequence[Key]) -> None:
-        noise = self.columns[4]
+        noise = self.columns[6]
         if noise.shape[2] and (self.size + len(ids)) * noise[:1].size * noise.itemsize > MAX_KEPT:
-            self.columns = *self.columns[:4], np.empty((len(noise), 1, 0), np.int64), *self.columns[5:]
-            self.columns[3][:] = -1
+            self.columns = *self.columns[:6], np.empty((len(noise), 1, 0), np.int64), *self.columns[7:]
+            self.columns[5][:] = -1
         super().begin(ids)
 
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        c, count, named = self._machine.composition, len(ids), not isinstance(ids, np.ndarray)
-        numbers, smoother, correlated, trees, _, choosers, streams, keys = into
-        numbers[:], smoother[:], correlated[:], trees[:], keys[:] = 0, 0.0, 0.0, -1, None
-        streams[:] = 0 if named else ids
-        _fill((keys,), ids if named else ())
+        c, count = self._machine.composition, len(ids)
+        _name(ids, into)
+        for column in into[:5]:
+            column[:] = 0
+        into[5][:] = -1
         first = c.threshold.start(c.task)
-        _fill((choosers,), (first.copy() for _ in range(count if c.task.holdout else 0)))
+        _fill((into[7],), (first.copy() for _ in range(count if c.task.holdout else 0)))
         if not c.task.holdout:
             every, theta = np.arange(count), first.choose(self.key)
-            state = self._pipeline.open(self._state(into), every, np.full(count, theta), self._keys(into))
-            smoother[:], correlated[:] = state.smoother, state.correlated
+            keys = self._keys(into, named=bool(into[8][0] < 0))
+            state = self._pipeline.open(self._state(into), every, np.full(count, theta), keys)
+            into[1][:], into[2][:] = state.smoother, state.correlated
 
-    def _keys(self, columns: Columns) -> RowKeys:
-        *_, streams, keys = columns
-        return RowKeys(self.key, streams) if not len(keys) or keys[0] is None else RowKeys(self.key, None, keys)
+    def _keys(self, columns: Columns, *, named: bool) -> RowKeys:
+        *_, numbers, secrets = columns
+        return RowKeys(self.key, None, NamedKeys(self.key, numbers, secrets)) if named else RowKeys(self.key, numbers)
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        return partial(self._publish, which, values, min(threads, max(1, values.size // MIN_PER_THREAD)))
+        threads = min(threads, max(1, values.size // MIN_PER_THREAD))
+        if self._unsorted and threads == 1:
+            return partial(self._publish_in_order, which, read_only(values))
+        return partial(self._publish, which, values, threads)
+
+    def _publish_in_order(self, which: Indices, values: Floats) -> Published:
+        out, every = np.empty(values.size), np.arange(values.size)
+        batch = RowValues(values, every, np.ones(values.size, np.int64), which, out, every)
+        self._take(batch, named=True)
+        return None, out
 
     def _publish(self, which: Indices, values: Floats, threads: int) -> Published:
         order = np.argsort(which, kind="stable")
         ordered, out = which[order], np.empty(values.size)
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))
         counts, rows = np.diff(begins, append=ordered.size), ordered[begins]
-        holdout = self._machine.composition.holdout
+        holdout, state = self._machine.composition.holdout, self._state(self.columns)
         shown = np.empty(values.size, np.bool_) if holdout else None
         if shown is not None:
-            seen = self._state(self.columns).rows["n_seen"][rows]
+            seen = state.rows["n_seen"][rows]
             shown[order] = np.arange(ordered.size) + np.repeat(seen - begins, counts) >= holdout
+        if threads > 1 and isinstance(self._pipeline, AdaptiveBlocks):
+            # Or threads would make longer columns, each its own.
+            self._set(reaching(state, rows, counts))
         batch = RowValues(read_only(values[order]), begins, counts, rows, out, begins)
-        own = self.columns[-1][rows] != None  # noqa: E711 - entry by entry
+        own = self.columns[-2][rows] < 0
         owners = 2 * (rows % threads) + own
         calls = [np.flatnonzero(owners == owner) for owner in range(2 * threads)]
 
@@ -336,41 +215,48 @@ class FixedRows(Rows):
         return shown, published if shown is None else published[shown]
 
     def _take(self, batch: RowValues, *, named: bool) -> None:
-        *_, streams, keys = self.columns
-        row_keys = RowKeys(self.key, None, keys) if named else RowKeys(self.key, streams)
         # Without its noise a tree is drawn for each block.
-        again = nullcontext() if self.columns[4].shape[2] or self._pipeline.is_bound else repeating()
-        with again:
-            state = self._machine.take(self._state(self.columns), batch, row_keys, [])
-        if len(streams) == 1:
-            # The state of one stream is another one after a call.
-            choosers: Array = np.empty(1, object)
-            choosers[:] = state.choosers
-            noise = self.columns[0], state.smoother, state.correlated, state.trees, state.noise
-            self.columns = *noise, choosers, streams, keys
+        with nullcontext() if self.columns[6].shape[2] or self._pipeline.is_bound else repeating():
+            self._set(self._machine.take(self._state(self.columns), batch, self._keys(self.columns, named=named)))
 
-    def taken(self, which: Indices, key: Key) -> Self:
-        other = super().taken(which, key)
-        keys = other.columns[-1]
-        for row in np.flatnonzero(keys != None).tolist():  # noqa: E711 - entry by entry
-            keys[row] = keys[row].again()
-        return other
+    def pack(self) -> tuple[Json, list[Array]]:
+        numbers, smoother, correlated, scales, season, _, _, choosers, *_ = self.filled
+        reached = reach_of(self._state(self.filled)) if scales.shape[1] else 0
+        held = [codec.pack(NO_ROWS if chooser is None else chooser.pack(), "<i8") for chooser in choosers]
+        described = {"scales": reached, "holdouts": held if any(held) else None}
+        return described, [numbers, smoother, correlated, np.ascontiguousarray(scales[:, :, :reached]), season]
 
-    def _one(self, row: int) -> Streams:
-        return self._state(tuple(column[row : row + 1] for column in self.columns))
+    def unpack(self, size: int, names: Names, described: Json, take: Take) -> None:
+        first, reached = self._pipeline.columns(1), codec.require_int(described["scales"])
+        if not 0 <= reached < SCALES:
+            raise ValueError("a number of scales out of range")
+        shapes = [(size, *column.shape[1:]) for column in self.columns[:5]]
+        shapes[3] = size, first.scales.shape[1], reached
+        kinds = [column.dtype for column in self.columns[:5]]
+        taken = tuple(take(kind, shape) for kind, shape in zip(kinds, shapes, strict=True))
+        self.columns = *taken, *(_longer(column, 0, size) for column in self.columns[5:])
+        self.size, self.columns[5][:] = size, -1
+        _name(names(), self.columns)
+        state = self._state(self.columns)
+        for wrong in np.flatnonzero(~self._machine.fits(state, self._pipeline)):
+            raise ValueError(f"stream {wrong} has a position out of range")
+        held = described["holdouts"] or [b""] * size
+        for row, packed in zip(range(size), held, strict=True):
+            self.columns[7][row] = self._machine.restored_chooser(state.rows[row], packed)
 
-    def pack(self) -> tuple[list[Json], list[Array]]:
-        return [self._machine.pack(self._one(row)) for row in range(self.size)], []
 
-    def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
-        stream_keys = keys()
-        self.columns = tuple(_longer(column, 0, size) for column in self.columns)
-        self.size, (numbers, smoother, correlated, trees, _, choosers, streams, own) = size, self.columns
-        trees[:], own[:], streams[:] = -1, None, 0
-        for row, (packed, key) in enumerate(zip(described, stream_keys, strict=True)):
-            state = self._machine.unpack(packed, self.key)
-            numbers[row], smoother[row], correlated[row] = state.rows.view(np.int64), state.smoother, state.correlated
-            choosers[row], own[row] = state.choosers[0], key
+def _as_numbers(records: Records) -> Integers:
+    width = records.itemsize // 8
+    return records.view(np.int64).reshape(records.size, width) if records.size else np.empty((1, 0), np.int64)
+
+
+def _name(ids: Indices | Words | Sequence[Key], into: Columns) -> None:
+    *_, numbers, secrets = into
+    if isinstance(ids, np.ndarray):
+        numbers[:], secrets[:] = (ids, 0) if ids.ndim == 1 else (-1, ids)
+    else:
+        numbers[:] = [-1 - key.member for key in ids]
+        secrets[:] = np.frombuffer(b"".join(key.reveal() for key in ids), np.uint64).reshape(secrets.shape)
 
 
 class MachineRows(Rows):
@@ -381,8 +267,11 @@ class MachineRows(Rows):
         self._machine = machine
 
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        keys = [self.key.of_stream(number) for number in ids.tolist()] if isinstance(ids, np.ndarray) else ids
+        keys = self._keys_of(ids)
         _fill(into, keys, [self._machine.start(key) for key in keys])
+
+    def _keys_of(self, ids: Indices | Words | Sequence[Key]) -> Sequence[Key]:
+        return [self.key.of_stream(number) for number in ids.tolist()] if isinstance(ids, np.ndarray) else ids
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
         keys, states = self.columns
@@ -431,8 +320,8 @@ class MachineRows(Rows):
     def pack(self) -> tuple[list[Json], list[Array]]:
         return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
 
-    def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
-        stream_keys = keys()
+    def unpack(self, size: int, names: Names, described: list[Json], take: Take) -> None:
+        stream_keys = self._keys_of(names())
         states = [self._machine.unpack(state, key) for state, key in zip(described, stream_keys, strict=True)]
         self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size
         _fill(self.columns, stream_keys, states)

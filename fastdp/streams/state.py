@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastdp.kinds import Array, Floats, Indices, Integers, Records
+from fastdp.noise.chain_keys import key_of
 from fastdp.noise.key import Key
+from fastdp.noise.words import Words
 from fastdp.thresholds import Chooser
 from fastdp_kernels.streams.fixed_pass import STREAM_ROW
 
 NO_FLOATS: Floats = np.empty((1, 0))
+NO_SCALES: Floats = np.empty((1, 0, 0))
 NO_RECORDS: Records = np.empty(0, [])
 NO_TREE: Indices = np.full(1, -1)
 NO_NOISE: Integers = np.empty((1, 1, 0), np.int64)
@@ -23,7 +26,7 @@ ZERO: Indices = np.zeros(1, np.int64)
 class Streams(NamedTuple):
     """State of n streams between two calls; entry i of every column is of stream i."""
 
-    #: STREAM_ROW[n].
+    #: STREAM_ROW[n], or ADAPTIVE_ROW[n] where lengths follow released sums.
     rows: Records
     #: Values for the next threshold of each, as its rule summarizes them.
     choosers: list[Chooser | None] | Array
@@ -31,8 +34,9 @@ class Streams(NamedTuple):
     smoother: Floats = NO_FLOATS
     #: float64[n, k]. State of correlated noise. Secret.
     correlated: Floats = NO_FLOATS
-    #: MEMORY[n], or empty. What blocks that follow released sums know of a stream.
-    memory: Records = NO_RECORDS
+    #: `scales`, `season`: float64[n, BY_SCALE, s], SEASON[n]. What lengths follow besides the rows, or empty.
+    scales: Floats = NO_SCALES
+    season: Records = NO_RECORDS
     #: `trees`, `noise`: int64[n], int64[n, 1, W]. The tree in use and its leaves' noise; a cache, as the key
     #: determines it.
     trees: Indices = NO_TREE
@@ -44,12 +48,15 @@ class Streams(NamedTuple):
 
     def copied(self) -> Streams:
         """With rows of its own, for a call that changes them in place."""
-        return tuple.__new__(Streams, (copied(self.rows), *self[1:]))
+        rows, choosers, smoother, correlated, scales, season, trees, noise = self
+        scales = scales.copy() if scales.size else scales
+        season = copied(season) if season.size else season
+        return tuple.__new__(Streams, (copied(rows), choosers, smoother, correlated, scales, season, trees, noise))
 
 
-def new_rows(count: int) -> Records:
+def new_rows(count: int, kind: Any = STREAM_ROW) -> Records:
     """Rows before the first value."""
-    return np.ndarray(count, STREAM_ROW, np.zeros((count, STREAM_ROW.itemsize // 8), np.int64))
+    return np.ndarray(count, kind, np.zeros((count, kind.itemsize // 8), np.int64))
 
 
 def copied(rows: Records) -> Records:
@@ -77,19 +84,36 @@ class RowValues(NamedTuple):
         )
 
 
+class NamedKeys(Sequence[Key]):
+    """Keys of streams, made where asked for: number i of `key`, or where it is negative, -1 - i of a secret."""
+
+    def __init__(self, key: Key, numbers: Indices, secrets: Words) -> None:
+        self._key, self._numbers, self.secrets = key, numbers, secrets
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, row: Any) -> Any:
+        number = int(self._numbers[row])
+        return self._key.of_stream(number) if number >= 0 else key_of(self._key, self.secrets[row], -1 - number)
+
+    def are_texts(self, which: Indices) -> bool:
+        """True if none of these streams has a number."""
+        return bool((self._numbers[which] == -1).all())
+
+
 class RowKeys(NamedTuple):
     """Noise keys of n streams: numbers under one key, or a key each."""
 
     key: Key
     #: int64[n], or None.
     numbers: Indices | None = None
-    own: Sequence[Key] | Array | None = None
+    own: Sequence[Key] | None = None
     #: False if the state is not needed after the call, so that leaves after the last value are not drawn.
     goes_on: bool = True
 
     def of(self, row: int) -> Key:
         """Key of a row."""
         if self.own is not None:
-            key: Key = self.own[row]
-            return key
+            return self.own[row]
         return self.key if self.numbers is None else self.key.of_stream(int(self.numbers[row]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp.data.column import INT64, as_floats, is_in_order, read_only
 from fastdp.errors import AccuracyWarning, argument, warn
-from fastdp.kinds import Array, Floats, Json
+from fastdp.kinds import Array, Flags, Floats, Json, Records
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
@@ -22,12 +22,13 @@ from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed, plain_of
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed, reach_of, singles_of
 from fastdp.streams.fixed_blocks import HALF, FixedBlocks, next_chain
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.state import ZERO, RowKeys, RowValues, Streams
+from fastdp.streams.state import NO_FLOATS, ZERO, RowKeys, RowValues, Streams
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
+from fastdp_kernels.streams.adaptive_pass import ADAPTIVE_ROW
 
 Pipeline = FixedBlocks | AdaptiveBlocks
 FAR_BELOW = (
@@ -119,63 +120,65 @@ class Schedule(Machine[Streams]):
         return "withhold", c.renewal_task.holdout - int(row.held)
 
     def step(self, state: Streams, batch: Column, key: Key) -> Transition[Streams]:
-        after, published, parts = self.advance(state, batch, key)
-        emit = partial(self.released, after, published, parts, batch, key) if batch.finished else lambda: published
-        return record(Transition, (after, emit, None, NOTHING_DRAWN))
+        if batch.finished:
+            after, published, closed = self._advance(state, batch, key, Closed())
+            emit = partial(self.released, after, published, closed, batch, key)
+            return record(Transition, (after, emit, None, NOTHING_DRAWN))
+        after, published, _ = self._advance(state, batch, key, None)
+        return record(Transition, (after, lambda: published, None, NOTHING_DRAWN))
 
-    def advance(self, state: Streams, batch: Column, key: Key) -> tuple[Streams, Floats, list[Closed]]:
-        """State of one stream after a batch, published values, and the blocks that follow released sums."""
+    def _advance(
+        self, state: Streams, batch: Column, key: Key, into: Closed | None
+    ) -> tuple[Streams, Floats, Closed | None]:
+        """State of one stream after a batch, published values, and the blocks that it closed, if wanted."""
         values, keys = batch.values, RowKeys(key)
         whole = is_in_order(values, INT64) and isinstance(self.pipeline(key), FixedBlocks)
         values = read_only(values) if whole else as_floats(values)
         try:
-            return self._take(state.copied(), values, keys)
+            return *self._take(state.copied(), values, keys, into), into
         except NotFiniteError:
-            values = self.composition.finite(as_floats(values), 0, batch.name)
+            values, into = self.composition.finite(as_floats(values), 0, batch.name), into and Closed()
             # None of the noise drawn so far was released.
             with repeating():
-                return self._take(state.copied(), as_floats(values), keys)
+                return *self._take(state.copied(), as_floats(values), keys, into), into
 
-    def _take(self, state: Streams, values: Array, keys: RowKeys) -> tuple[Streams, Floats, list[Closed]]:
+    def _take(self, state: Streams, values: Array, keys: RowKeys, into: Closed | None) -> tuple[Streams, Floats]:
         size = values.size
         skipped = min(size, max(0, self.composition.holdout - int(state.rows["n_seen"][0])))
         published = np.empty(size - skipped)
         call = values, ZERO, np.array((size,)), ZERO, published, np.array((-skipped,))
-        parts: list[Closed] = []
-        return self.take(state, record(RowValues, call), keys, parts), published, parts
+        return self.take(state, record(RowValues, call), keys, into), published
 
-    def take(self, state: Streams, batch: RowValues, keys: RowKeys, parts: list[Closed]) -> Streams:
+    def take(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams:
         """Consume values of rows, which change in place, and publish one for each after the hold-outs.
 
         Value k of a call is published at ``out_starts + k``.  NotFiniteError, with some of the values consumed, if
         one is not finite.
         """
-        c, pipeline, which = self.composition, self.pipeline(keys.key), batch.which
-        if isinstance(pipeline, FixedBlocks) and c.period is None:
+        c, which = self.composition, batch.which
+        if c.period is None:
             ready = which.size if not c.holdout else np.count_nonzero(state.rows["n_seen"][which] >= c.holdout)
             if ready == which.size:
-                made = pipeline.publish(state, batch, keys)
-                if isinstance(made, int):
-                    raise NotFiniteError(-1 - made)
-                return made
+                return self.publish(state, batch, keys, into)
             if ready:
                 begun = state.rows["n_seen"][which] >= c.holdout
                 for calls in (np.flatnonzero(begun), np.flatnonzero(~begun)):
-                    state = self.take(state, batch.at(calls), keys, parts)
+                    state = self.take(state, batch.at(calls), keys, into)
                 return state
-        elif isinstance(pipeline, AdaptiveBlocks) and state.rows["n_seen"][0] >= c.holdout:
-            # One stream, all of whose values are published.
-            closed = pipeline.publish(state, batch.values, batch.out)
-            if closed is None:
-                raise NotFiniteError(0)
-            parts.append(closed)
-            return closed.state
         for call in range(which.size):
-            state = self._take_row(state, batch.at(np.array((call,))), keys, parts)
+            state = self._take_row(state, batch.at(np.array((call,))), keys, into)
         return state
 
-    def _take_row(self, state: Streams, batch: RowValues, keys: RowKeys, parts: list[Closed]) -> Streams:
-        i, c, pipeline = int(batch.which[0]), self.composition, self.pipeline(keys.key)
+    def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None) -> Streams:
+        """:meth:`take` of rows after their hold-outs."""
+        pipeline = self.pipeline(keys.key)
+        made = pipeline.publish(state, batch, keys, into)
+        if isinstance(made, int):
+            raise NotFiniteError(int(batch.which[-1 - made]))
+        return made
+
+    def _take_row(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None) -> Streams:
+        i, c = int(batch.which[0]), self.composition
         begin, size, to, at = int(batch.starts[0]), int(batch.counts[0]), int(batch.out_starts[0]), 0
         while at < size:
             stage, room = self.stage(state.rows[i])
@@ -184,20 +187,15 @@ class Schedule(Machine[Streams]):
             chooses = stage in ("holdout", "withhold")
             if chooses:
                 state = self._withhold(state, i, as_floats(values), out[max(0, to + at) : max(0, to + at + count)])
-            elif isinstance(pipeline, AdaptiveBlocks):
-                target = np.empty(count) if stage == "warm-up" else out[to + at : to + at + count]
-                closed = pipeline.publish(state, values, target)
-                if closed is None:
-                    raise NotFiniteError(i)
-                state = closed.state
-                if stage != "warm-up":
-                    parts.append(closed)
             else:
                 part = batch._replace(starts=np.array((begin + at,)), counts=np.array((count,)))
-                made = pipeline.publish(state, part._replace(out_starts=np.array((to + at,))), keys)
-                if isinstance(made, int):
-                    raise NotFiniteError(i)
-                state, chooses = made, c.refines
+                if stage == "warm-up":
+                    # Released as sums of blocks, and not published.
+                    part = part._replace(out=np.empty(count), out_starts=ZERO)
+                    state = self.publish(state, part, keys, None)
+                else:
+                    state = self.publish(state, part._replace(out_starts=np.array((to + at,))), keys, into)
+                    chooses = c.refines
                 if chooses:
                     chooser = _chooser_of(state, i).copy()
                     chooser.observe(as_floats(values))
@@ -239,13 +237,13 @@ class Schedule(Machine[Streams]):
 
     def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
         batch = Column(values, name)
-        return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
+        return self.released(*self._advance(self.start(key), batch, key, Closed()), batch, key, warns=warns)
 
     def released(
         self,
         after: Streams,
         published: Floats,
-        parts: Sequence[Closed],
+        closed: Closed | None,
         batch: Column,
         key: Key,
         *,
@@ -253,26 +251,27 @@ class Schedule(Machine[Streams]):
     ) -> Release:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
-        steps = int(after.rows["theta_steps"][0])
+        theta_steps = after.rows["theta_steps"]
         revisions: tuple[RevisedStream, ...] = ()
         if isinstance(pipeline, AdaptiveBlocks):
-            revisions = (pipeline.revised(parts, steps),)
+            assert closed is not None  # noqa: S101 - of a finished array
+            revisions = pipeline.revised(closed, theta_steps, ZERO)
             if warns and pipeline.clips(after):
                 theta = pipeline.steps(after) * c.grid.resolution
                 warn(FAR_BELOW.format(theta, "a longer hold-out, or ", argument(threshold=50.0)), AccuracyWarning)
-            steps = pipeline.highest(after)
+            theta_steps = pipeline.highest(after.rows)
         elif c.perturber.released_nodes:
             values = as_floats(c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name))
             plan = c.plan
             sums = np.empty((-(-values.size // plan.tree_blocks), plan.nodes))
             nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
-            pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
+            pipeline.released_nodes(theta_steps.copy(), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
         return Release(
             published,
             c.holdout,
-            np.array([steps * c.grid.resolution]),
+            theta_steps * c.grid.resolution,
             c.guarantee(simulated=key.simulated),
             c.plan.block,
             nodes,
@@ -296,66 +295,86 @@ class Schedule(Machine[Streams]):
         held = np.empty(0, np.int64) if chooser is None else chooser.pack()
         # At once: NumPy reads a record's fields one by one thirty times as slowly.
         values = dict(zip(state.rows.dtype.names or (), state.rows[:1].tolist()[0], strict=True))
-        numbers = {name: values[name] for name in _NUMBERS}
-        begun = bool(values["theta_steps"])
-        floats = {name: getattr(state, name).reshape(-1) if begun else np.empty(0) for name in _FLOATS}
+        numbers = {name: values[name] for name in self._numbers(state.rows)}
+        columns = self._columns(state) if values["theta_steps"] else {}
         return {
             **numbers,
-            "released_sum": released_sum(row),
-            "prediction": values["prediction"],
-            **{name: codec.pack(column.view(np.float64), "<f8") for name, column in floats.items()},
+            **{name: codec.pack(columns.get(name, NO_FLOATS).reshape(-1), "<f8") for name in _FLOATS},
             "chain": codec.pack(row["chain"] if any(values["chain"]) else row["chain"][:0], "<u8"),
             "holdout": codec.pack(held, "<i8"),
+        }
+
+    @staticmethod
+    def _numbers(rows: Records) -> list[str]:
+        """Numbers of a row that stay between calls."""
+        return [name for name in rows.dtype.names or () if name in _NUMBERS]
+
+    def _columns(self, state: Streams) -> dict[str, Floats]:
+        memory = NO_FLOATS
+        if state.rows.dtype == ADAPTIVE_ROW:
+            memory = singles_of(state.rows)
+            state = state._replace(scales=state.scales[:, :, : reach_of(state)])
+        return {
+            "smoother": state.smoother,
+            "correlated": state.correlated,
+            "memory": memory,
+            "scales": state.scales,
+            "season": state.season.view(np.float64) if state.season.size else NO_FLOATS,
         }
 
     def unpack(self, packed: Packed, key: Key) -> Streams:
         pipeline = self.pipeline(key)
         state = pipeline.columns(1)
         row = state.rows[0]
-        for name in _NUMBERS:
-            row[name] = codec.restore(int, packed[name])
-        row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
-        row.prediction = codec.restore(float, packed["prediction"])
+        for name in self._numbers(state.rows):
+            state.rows[name] = codec.restore(float if name == "prediction" else int, packed[name])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
-        grid = self.composition.grid
-        if not 0 <= row.theta_steps <= max(grid.bound_steps, grid.ceiling_steps):
-            raise ValueError("a threshold out of range")
-        bound = row.theta_steps > 0 and pipeline.distributions[int(row.theta_steps)] is not None
+        bound = row.theta_steps > 0 and pipeline.is_bound
         if chain.size != (CHAIN_WORDS if bound else 0):
             raise ValueError("a chain key out of range")
         if bound:
             row.chain[:] = chain
         if row.theta_steps > 0:
-            columns = {name: arrays[name].reshape(1, -1) for name in ("smoother", "correlated")}
-            state = state._replace(**columns, memory=pipeline.remembered(arrays["memory"]))
+            state = pipeline.restored(state, arrays)
         elif any(array.size for array in arrays.values()):
             raise ValueError("a position out of range")
-        self._check(state, key)
-        held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
-        chooser = self.chooser_for(row)
+        if not self.fits(state, pipeline).all():
+            raise ValueError("a position out of range")
+        return _with_chooser(state, 0, self.restored_chooser(row, packed["holdout"]))
+
+    def restored_chooser(self, row: Any, packed: bytes) -> Chooser | None:
+        """Chooser of a stream in this position with values that a file holds; ValueError if there is none."""
+        held, chooser = codec.unpack(packed, "<i8").astype(np.int64), self.chooser_for(row)
         if held.size:
             if chooser is None:
                 raise ValueError("values held for no threshold")
             chooser.unpack(held)
-        return _with_chooser(state, 0, chooser)
+        return chooser
 
-    def _check(self, state: Streams, key: Key) -> None:
-        c, row = self.composition, state.rows[0]
-        n_seen, cycle, held, blocks, filled = map(int, (row.n_seen, row.cycle, row.held, row.blocks, row.filled))
-        in_range = min(n_seen, cycle, held, blocks, filled) >= 0
-        if row.theta_steps == 0:
-            in_range &= n_seen < c.task.holdout and not (cycle or held or blocks or filled)
-        elif in_range and self.pipeline(key).fits(state) and self.stage(row)[1] > 0:
-            # Every value was held out for a threshold, or is in a block.
-            in_blocks = int(plain_of(state.memory)["position"][0]) if state.memory.size else blocks * c.plan.block
-            later = 0 if c.renewal is None or c.refines else c.renewal_task.holdout
-            in_range = n_seen == c.task.holdout + in_blocks + filled + (cycle - 1) * later + held
-            in_range &= cycle == 1 or c.renewal is not None
-        else:
-            in_range = False
-        if not in_range:
-            raise ValueError("a position out of range")
+    def fits(self, state: Streams, pipeline: Pipeline) -> Flags:
+        """For each stream, true if a run can lead to its state."""
+        c, rows = self.composition, state.rows
+        grid, begun, n_seen = c.grid, rows["theta_steps"] > 0, rows["n_seen"]
+        fits: Flags = rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)
+        for name in self._numbers(rows):
+            fits &= (rows[name] >= 0) | (name in _SIGNED)
+        # Every value was held out for a threshold, or is in a block.
+        adaptive, later = rows.dtype == ADAPTIVE_ROW, 0
+        block, held = (1, 0) if adaptive else (c.plan.block, rows["held"])
+        if c.renewal is not None and not c.refines:
+            later = c.renewal_task.holdout
+        fits &= (rows["blocks"] <= n_seen // block) & (rows["cycle"] - 1 <= n_seen // max(later, 1))
+        before = (rows["cycle"] > 0) | (held > 0) | (rows["blocks"] > 0) | (rows["filled"] > 0)
+        with np.errstate(all="ignore"):
+            in_blocks = rows["position"] if adaptive else rows["blocks"] * block
+            seen = c.task.holdout + in_blocks + rows["filled"] + (rows["cycle"] - 1) * later + held
+            seen = (n_seen == seen) & ((rows["cycle"] == 1) | (c.renewal is not None))
+            fits &= np.where(begun, pipeline.fits(state) & seen, (n_seen < c.task.holdout) & ~before)
+        if c.period is not None:
+            for i in np.flatnonzero(fits & begun):
+                fits[i] = self.stage(rows[i])[1] > 0
+        return fits
 
     def rekeyed(self, state: Streams, key: Key) -> Streams:
         c, state, chooser = self.composition, state.copied(), state.choosers[0]
@@ -393,5 +412,6 @@ def _with_chooser(state: Streams, i: int, chooser: Chooser | None) -> Streams:
     return state
 
 
-_FLOATS = ("smoother", "correlated", "memory")
-_NUMBERS = ("n_seen", "cycle", "held", "theta_steps", "blocks", "filled", "open_sum", "group_sum")
+_FLOATS = ("smoother", "correlated", "memory", "scales", "season")
+_SIGNED = ("open_sum", "released_high", "released_low", "group_sum", "prediction")
+_NUMBERS = ("n_seen", "cycle", "held", "theta_steps", "blocks", "filled", *_SIGNED)

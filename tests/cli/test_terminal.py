@@ -177,13 +177,13 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
 
 #: Kernels that each system cannot do without, and that no other kernel calls; of another method, its release is seen.
 NEEDED = {
-    "adaptive": (adaptive_pass, "sum_bound"),
+    "adaptive": (adaptive_pass, "advance_rows"),
     "tops": (fixed_pass, "publish_rows"),
     "pak": (binary_counter, "count_on"),
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),
     "totals": (window_sums, "add_values"),
-    "fleet": (adaptive_pass, "publish_rows"),
+    "fleet": (adaptive_pass, "advance_rows"),
 }
 
 

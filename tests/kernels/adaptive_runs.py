@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fastdp_kernels.streams import adaptive_pass, fixed_pass, revision
+from fastdp.perturbers import Blocks
+from fastdp_kernels.streams import adaptive_pass, revision
 from fastdp_kernels.streams import block_lengths as b
 from tests.oracles import adaptive
 
@@ -66,7 +67,7 @@ def public_of(per_unit: float, top: float, theta_steps: float, theta: float = 1.
 
 
 def no_counts() -> np.ndarray:
-    return np.zeros(1, fixed_pass.STREAM_ROW)
+    return np.zeros(1, adaptive_pass.ADAPTIVE_ROW)
 
 
 def sum_adaptive(
@@ -74,16 +75,36 @@ def sum_adaptive(
     per_unit: float,
     top: float,
     theta_steps: float,
-    *shape: Any,
+    shape: np.ndarray,
+    lengths: np.ndarray | None,
+    *,
     noise: np.ndarray,
     counters: np.ndarray,
     memory: np.ndarray,
     blocks: np.ndarray,
 ) -> int:
     """``adaptive_pass.sum_bound`` of values and public parameters, all of whose noise is given."""
-    public, unbound = public_of(per_unit, top, theta_steps), (np.empty(0, np.uint64), np.empty(0))
-    state = counters, memory, blocks, None, None
-    return adaptive_pass.sum_bound(values, public, *shape, noise, *unbound, *state)
+    public, unbound = public_of(per_unit, top, theta_steps)[0], (np.empty(0, np.uint64), np.empty(0))
+    state = counters[0], memory[0], blocks, None, None
+    return adaptive_pass.sum_bound(values, public, top, shape[0], lengths, noise, *unbound, *state)
+
+
+def advance(
+    values: np.ndarray,
+    per_unit: float,
+    top: float,
+    theta_steps: float,
+    theta: float,
+    row: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """``adaptive_pass.advance_rows`` of one row, whose noise is all doubtful."""
+    shape = Blocks().shape(1.0, 2**16, 0, events=top < 0.0)
+    one, zero, none = np.array([values.size]), np.zeros(1, np.int64), np.empty(0, np.int64)
+    public = public_of(per_unit, top, theta_steps, theta), shape, b.lengths_of_events(shape), None, np.empty(0)
+    state = row, np.zeros((1, adaptive_pass.BY_SCALE, 20)), None, np.empty(2, adaptive_pass.BLOCK)
+    buffers = none, np.empty(1, np.int64), out, zero
+    return adaptive_pass.advance_rows(values, zero, one, zero, *public, *state, *buffers)
 
 
 def run_kernel(

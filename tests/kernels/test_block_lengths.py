@@ -324,9 +324,9 @@ def run(
         blocks, bends = np.zeros(noise.size - closed + 1, adaptive_pass.BLOCK), np.empty(part.size)
         shape = shape_for(p)
         consumed = adaptive_pass.sum_bound(
-            *(part, public_of(1.0, top, float(THETA_STEPS)), shape, b.lengths_of_events(shape)),
+            *(part, public_of(1.0, top, float(THETA_STEPS))[0], top, shape[0], b.lengths_of_events(shape)),
             *(noise[closed:], np.empty(0, np.uint64), np.empty(0)),
-            *(counters, memory["plain"], blocks, memory, bends),
+            *(counters[0], memory[0].plain, blocks, memory[0], bends),
         )
         assert consumed == part.size or counters["stopped"][0] == adaptive_pass.SCALED, "more noise was needed"
         new, mine = int(counters["closed"][0]), out[at : at + consumed]

@@ -9,19 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastdp.perturbers import Blocks
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp_kernels.streams import (
     adaptive_pass,
-    block_lengths,
-    fixed_pass,
     hierarchy_nodes,
     online_pass,
     ranges,
     threshold_choice,
 )
 from fastdp_kernels.streams.hierarchy_nodes import PIECE, release_tree
-from tests.kernels.adaptive_runs import public_of, sum_adaptive
+from tests.kernels.adaptive_runs import advance, no_counts
 from tests.oracles import nodes as oracle
 from tests.oracles import tops
 
@@ -249,46 +246,34 @@ def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: 
         values[place] = bad
         assert np.isnan(online_pass.publish(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
         for top in (100.0, -100.0):
-            rows = np.zeros(1, fixed_pass.STREAM_ROW)
-            assert not adaptive_pass.publish_open(values, public_of(1.0, top, 1.0), rows, opened(5), out)
-            assert not rows.view(np.uint8).any()
+            assert advance(values, 1.0, top, 1.0, 1.0, opened(5), out) == -1
+            if place < 8:
+                assert advance(values[:8], 1.0, top, 1.0, 1.0, opened(3), out) == -1
 
 
 def opened(exponent: int) -> np.ndarray:
-    """A memory with an open block whose first values make up for something."""
-    memory = np.zeros(1, block_lengths.MEMORY)
-    memory["exponent"][0], memory["unit"][0] = exponent, 1.0
-    memory["prediction"][0], memory["extra"][0] = 0.37, -0.05
-    memory["catch"][0] = 7.0
-    return memory
+    """A row with an open block whose first values make up for something."""
+    row = no_counts()
+    row["exponent"], row["unit"], row["prediction"], row["extra"], row["catch"] = exponent, 1.0, 0.37, -0.05, 7.0
+    return row
 
 
 @example(seed=0, size=2, filled=30, events=False)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 70), filled=st.integers(0, 31), events=st.booleans())
 def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, events: bool) -> None:
     values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
-    memory, steps = opened(5), theta / RESOLUTION
-    kept, out = memory.copy(), np.empty(size)
-    counters = np.zeros(1, fixed_pass.STREAM_ROW)
-    counters["filled"], counters["open_sum"] = filled, 11
-    rows = counters.copy()
-    published = adaptive_pass.publish_open(values, public_of(1 / RESOLUTION, top, steps, theta), rows, memory, out)
-    assert np.array_equal(memory, kept)
-    assert published == (filled + size < 32)
-    if not published:
-        assert np.array_equal(rows, counters)
-        return
-    shape = Blocks().shape(1.0, 2**16, 0, events=events)
-    blocks, expected = np.empty(1, adaptive_pass.BLOCK), np.empty(size)
-    nothing = np.empty(0, np.int64)
-    lengths = block_lengths.lengths_of_events(shape)
-    public = 1 / RESOLUTION, top, steps, shape, lengths
-    used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
-    adaptive_pass.emit_adaptive(blocks, filled, theta, events, expected)
-    assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, rows["open_sum"][0])
-    assert rows["prediction"][0] == memory["prediction"][0] * theta
-    assert (rows["n_seen"][0], rows["filled"][0]) == (size, filled + size)
-    assert np.array_equal(out, expected)
+    row, steps, out = opened(5), theta / RESOLUTION, np.full(size, np.nan)
+    row["filled"], row["open_sum"] = filled, 11
+    whole = filled + size >= 32
+    assert advance(values, 1 / RESOLUTION, top, steps, theta, row, out) == whole
+    used = min(size, 32 - filled)
+    scaled = np.clip(values[:used] / RESOLUTION, -TOP if events else 0.0, TOP)
+    own = np.floor(scaled + 0.5) if events else np.rint(scaled)
+    assert (row["filled"][0], row["open_sum"][0]) == (filled + used, 11 + own.sum())
+    assert (row["n_seen"][0], row["stopped"][0]) == ((0, adaptive_pass.UNSETTLED) if whole else (size, 0))
+    expected = np.where(np.arange(filled, filled + used) < 7, 0.37 * theta - 0.05 * theta, 0.37 * theta)
+    assert np.array_equal(out[:used], expected)
+    assert np.isnan(out[used:]).all()
 
 
 @pytest.mark.parametrize("in_place", [False, True])

@@ -8,7 +8,8 @@ import pytest
 from benchmarks.audit.controls import peeking_blocks
 from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
-from fastdp.streams.state import RowKeys
+from fastdp.streams.adaptive_blocks import Closed
+from fastdp.streams.state import RowKeys, RowValues
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import no_counts, sum_adaptive
@@ -70,8 +71,9 @@ def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
     zero, keys = np.zeros(1, np.int64), RowKeys(pipeline.key)
     begun = pipeline.open(pipeline.columns(1), zero, np.array([float(THETA)]), keys)
-    step = pipeline.publish(begun, values, np.empty(VALUES))
-    closed = step.blocks[:-1][:LOOKED_AT]
+    made, batch = Closed(), RowValues(values, zero, np.array([VALUES]), zero, np.empty(VALUES), zero)
+    pipeline.publish(begun, batch, keys, made)
+    closed = np.concatenate(made.blocks)[:LOOKED_AT]
     exponents = np.full((1, LOOKED_AT), -1)
     exponents[0, : len(closed)] = closed["exponent"]
     noise = chain_draws(chain_noise(pipeline.key, THETA, 1.0), sums_of(values, exponents)[0])[None]

@@ -15,7 +15,7 @@ from fastdp.points import decomposition, domains
 from fastdp.points.decomposition import KEPT
 from fastdp.state import codec
 from fastdp.thresholds import Fixed
-from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams.adaptive_pass import SINGLES
 from tests.state.adaptive_publishers import make as make_adaptive
 from tests.state.adaptive_publishers import stream as paced
 from tests.state.saved_objects import CASES, stream
@@ -156,23 +156,27 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
     """Kernels use three entries of a memory as indices and lengths."""
     publisher = make_adaptive()
     publisher.publish(paced(n))
-    place, memory = publisher._machine.pack(publisher._state), publisher._state.memory
-    numbers = b.MEMORY.itemsize // 8
+    place, row = publisher._machine.pack(publisher._state), publisher._state.rows[0]
+    begun, numbers = bool(row.theta_steps), len(SINGLES)
     changes: dict[str, list[object]] = {
-        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
-        "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
-        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
+        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "blocks": [-1, 3.0],
+        "filled": [-1, 2.0, *([2**40] if begun else [])], "open_sum": [1.0],
+        "theta_steps": [-1, 1.5, 2**62 if begun else 10],
         "group_sum": [0.5], "smoother": [packed(np.zeros(1))], "correlated": [packed(np.zeros(1))],
         "memory": [packed(each) for each in (np.zeros(3), np.zeros(numbers + 1), np.full(numbers, np.inf))],
     }  # fmt: skip
-    if memory.size:
-        position, exponent = memory["position"][0], memory["exponent"][0]
+    if begun:
+        position, exponent = row.position, row.exponent
+        memory = np.array([row[name] for name in SINGLES])
+        changes["scales"] = [packed(np.zeros(1)), packed(np.zeros(6 * 40))]
+        if position:
+            changes["scales"] += [packed(np.zeros(0)), packed(np.full(len(place["scales"]) // 8, np.nan))]
         changes["memory"] += [packed(np.empty(0))] + [
-            packed(memory, entry, value)
+            packed(memory, SINGLES.index(entry), value)
             for entry, values in {
                 "position": [position + 0.5, -1.0, np.nan, np.inf], "decided": [position + 1.0, -1.0, 0.5],
                 "exponent": [-1.0, exponent + 0.5, 60.0, 1e18, np.nan], "last": [-1.0, 0.5, 41.0, 1e18, np.nan],
-                "energies": [np.nan, np.inf], "level": [np.nan, np.inf],
+                "level": [np.nan, np.inf],
             }.items()
             for value in values
         ]  # fmt: skip
@@ -202,7 +206,7 @@ def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
             KEPT.restore({**described, name: codec.describe(wrong)}, SimpleNamespace(plan=plan))
 
 
-def packed(memory: np.ndarray, place: str | None = None, value: float = 0.0) -> bytes:
+def packed(memory: np.ndarray, place: int | None = None, value: float = 0.0) -> bytes:
     """A memory as a file has it, with another number in a place."""
     changed = memory.copy()
     if place is not None:

@@ -26,7 +26,6 @@ from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b
-from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
@@ -262,7 +261,7 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         release = publisher.release(values)
         first, steps = publisher._state.rows["theta_steps"][0], publisher.composition.grid.bound_steps
         assert first < steps, "or the test shows nothing"
-        assert publisher._state.memory["unit"][0] == steps / first
+        assert publisher._state.rows["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
         whole = release.revised.std_error(0, len(release))
@@ -331,7 +330,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised.values).all()
     assert np.isfinite(release.revised.sum(0, len(release))).all()
-    assert np.isfinite(publisher._state.memory.view(np.float64)).all()
+    assert publisher._pipeline.fits(publisher._state).all()
     return release.values
 
 
@@ -410,7 +409,7 @@ def test_any_range_budget_and_bound() -> None:
         publisher = Adaptive(1.0, 10.0, 64, max_range, seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._state.memory["exponent"][0] <= longest
+        assert publisher._state.rows["exponent"][0] <= longest
     values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
     for epsilon in (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40):
         options = {"threshold": Fixed(8.0), "resolution": 2.0**-8}
@@ -439,20 +438,18 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
     for each in (daily, plain):
         each.publish(np.arange(3000.0) % 11)
-    memories = daily._state.memory, plain._state.memory
-    assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
-    other = memories[0].copy()
+    other = daily._state.season.copy()
     other["period"] = 97.0
-    assert daily._pipeline.fits(daily._state)
-    assert not daily._pipeline.fits(daily._state._replace(smoother=other))
-    for one, memory in ((daily, memories[1]), (plain, memories[0])):
+    assert daily._pipeline.fits(daily._state).all()
+    assert not daily._pipeline.fits(daily._state._replace(season=other)).any()
+    for one, other in ((daily, plain), (plain, daily)):
         with pytest.raises(ValueError, match="out of range"):
-            one._pipeline.remembered(memory.view(np.float64))
+            one._machine.unpack(other._machine.pack(other._state), one._key)
     tree = fastdp.ToPS(0.8, 200.0, 0, 64, fan_out=4, prune=1, threshold=40.0, seed=4)
     tree.publish([1.0])
     for filled in (3, 4):
         move(tree, filled=filled)
-        assert tree._pipeline.fits(tree._state) == (filled < 4)
+        assert tree._pipeline.fits(tree._state).all() == (filled < 4)
 
 
 def counts(n: int) -> np.ndarray:

@@ -1,6 +1,7 @@
-"""The online pass where released sums decide block lengths and published values.
+"""The pass over n streams where released sums decide block lengths and published values.
 
-n values; a block has 2^k of them.  All but the open sum is a function of released sums.
+A publisher is the pass for one row, as in ``fixed_pass``.  A block has 2^k values; all but the open sum is a function
+of released sums.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
 from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group, take_group
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
-from fastdp_kernels.streams.seasons import bend, follow_season
+from fastdp_kernels.streams.seasons import SEASON, bend, follow_season
 
-#: Why the pass stopped early: a doubtful draw; another scale of noise; a group whose sum is to be released.
-UNSETTLED, SCALED, ENDED = 1, 2, 3
+#: Why a row stopped early: a doubtful draw; another scale of noise; a group whose sum is to be released; blocks that
+#: found no room; scales that its memory has no place for.
+UNSETTLED, SCALED, ENDED, FULL, REACHED = 1, 2, 3, 4, 5
+#: The draw of a row that its caller has settled is of its full block, or of the group that ended.
+OF_BLOCK, OF_ENDED = 1, 2
 #: Added to the number of blocks before a group's end, for the words of its sum.
 OF_GROUP = 2**55
-#: Public parameters of a pass: 1 / resolution, the largest step that a value counts as (negative: in size, values of
-#: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
-#: in steps, which a threshold that rises stops at.
+#: Public parameters of a pass: 1 / resolution, the largest step that a value counts as under the first threshold
+#: (negative: in size, values of any sign count), the first threshold in steps, in which sums are measured, and in
+#: units of the input; and the bound in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
 #: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
@@ -28,14 +32,49 @@ PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_step
 BLOCK = records(
     [(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch", "place", "group")]
 )
+_FIRST = MEMORY.fields["position"][1] // 8
+#: Numbers of a memory that there is one of; of the others there is one a scale.
+SINGLES = MEMORY.names[MEMORY.names.index("position") :]
+BY_SCALE = _FIRST // SCALES
+#: Numbers of a stream between two calls; a memory's numbers by scale are kept beside them.
+ADAPTIVE_ROW = records(
+    [
+        ("n_seen", np.int64),  # values consumed, the hold-out included
+        ("cycle", np.int64),  # thresholds chosen so far
+        ("theta_steps", np.int64),  # the first threshold in grid steps; 0 in the hold-out
+        ("blocks", np.int64),  # closed blocks
+        ("filled", np.int64),  # values in the open block
+        ("open_sum", np.int64),  # their exact sum in grid steps; secret
+        ("group_sum", np.int64),  # exact sum of the open group of blocks; secret
+        ("taken", np.int64),  # in a call: values that are consumed,
+        ("closed", np.int64),  # blocks that the last visit closed,
+        ("stopped", np.int64),  # why it stopped,
+        ("given", np.int64),  # and which draw its caller has settled,
+        ("drawn", np.int64),  # as this noise; secret
+        ("chain", np.uint64, CHAIN),  # chain key of bound noise; secret
+        *((name, np.float64) for name in SINGLES),
+    ]
+)
+_NUMBERS, _OWN = ADAPTIVE_ROW.itemsize // 8, ADAPTIVE_ROW.fields["position"][1] // 8
+_SEASON = SEASON.itemsize // 8
 
 
 @inline
-def sum_values(values: np.ndarray, public: Record, lengths: np.ndarray | None) -> tuple[np.int64, np.int64]:
+def sum_values(values: np.ndarray, per_unit: float, top: float, signed: bool) -> tuple[np.int64, np.int64]:
     """Sum of clipped, rounded values; negative flag if one is not finite."""
-    if lengths is None:
-        return sum_part(values, public.per_unit, public.top)
-    return sum_signed(values, public.per_unit, -public.top)
+    if signed:
+        return sum_signed(values, per_unit, -top)
+    return sum_part(values, per_unit, top)
+
+
+@inline
+def top_of(public: Record, unit: float) -> float:
+    """The largest step that a value counts as under the threshold in use, rounded as its noise's is."""
+    top = public.top
+    if unit != 1.0 and top >= 0.0:
+        bound = public.bound
+        top = min(np.floor(unit * public.theta_steps), bound) if unit < bound / public.theta_steps else bound
+    return float(top)
 
 
 @inline
@@ -78,12 +117,13 @@ def publish_last(block: Record, released: float, length: float, theta: float, si
 def sum_bound(
     values: np.ndarray,
     public: Record,
+    top: float,
     shape: Record,
     lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     distribution: np.ndarray,
-    rows: Record,
+    row: Record,
     memory: Record,
     blocks: Record,
     season: Record | None,
@@ -97,34 +137,31 @@ def sum_bound(
     ----------
     values : float64[n]
         In units of the input.
-    public : PUBLIC[1]
-        With ``lengths`` its ``top`` is negative.
-    shape : SHAPE[1]
+    public, top : PUBLIC, float
+        Public parameters, and the largest step of a value under the threshold in use (:func:`top_of`).
+    shape : SHAPE
         Public parameters of ``block_lengths``.
     lengths : float64[5] or None
         ``block_lengths.lengths_of_events`` of ``shape``.
     noise : int64[any]
-        Receives the noise of blocks that close; the pass stops where it is full.
+        Noise of the first blocks to close; that of others is drawn.
     chain : uint64[4]
-        Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
+        Chain key of the next block's noise, moved on in place; uint64[0]: ``noise`` is of all blocks that have room.
     distribution : float64[4 or 8]
         Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
-    rows : fixed_pass.STREAM_ROW[1]
-        Changed in place, but ``blocks`` (closed before the call) and ``given`` (how many entries of ``noise`` are
-        given, as the caller has settled a doubtful draw).  ``closed`` counts the blocks of the call; ``stopped`` is
-        UNSETTLED if the open block is full and its draw doubtful, SCALED where noise gets another scale, ENDED where
-        the draw of a group's sum is doubtful (``block_lengths.end_group``).
-    memory : MEMORY[1]
+    row : ADAPTIVE_ROW
+        Changed in place.  ``closed`` counts the blocks of the call; ``stopped`` is UNSETTLED if the open block is
+        full and its draw doubtful, SCALED where noise gets another scale, ENDED where that of a group's sum is.
+    memory : MEMORY
         Changed in place.
-    blocks : BLOCK[noise.size + 1]
-        Receives closed blocks, and the open one without its sum.
-    season : SEASON[1] or None
+    blocks : BLOCK[any]
+        Receives closed blocks, and the open one without its sum; the pass stops where it is full.
+    season : SEASON or None
         Filter of a season, whose first part is ``memory``; changed in place.
     bends : float64[n] or None
         With a season: receives each prediction less its block's mean.
     """
-    public, shape, counters, memory = public[0], shape[0], rows[0], memory[0]
-    at, closed = 0, counters.closed
+    at, closed, signed = 0, 0, lengths is not None
     flags = np.int64(0)
     while True:
         # What the open block's values are published as; its sum is not there yet.
@@ -132,64 +169,65 @@ def sum_bound(
         block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
         block.catch, block.group = memory.catch, np.nan
         block.place = memory.members + 1.0 if memory.group else 0.0
-        if counters.stopped:
+        if row.stopped:
             break
-        room = (1 << int(memory.exponent)) - counters.filled
+        room = (1 << int(memory.exponent)) - row.filled
         if room:
-            if at == values.size or (room <= values.size - at and closed == noise.size):
+            if at == values.size or (room <= values.size - at and closed == blocks.size - 1):
                 break
             part = room if room <= values.size - at else values.size - at
             if season is not None and bends is not None:
-                bend(season[0], shape, counters.filled, bends[at : at + part])
-            total, part_flags = sum_values(values[at : at + part], public, lengths)
+                bend(season, shape, row.filled, bends[at : at + part])
+            total, part_flags = sum_values(values[at : at + part], public.per_unit, top, signed)
             flags |= part_flags
-            counters.open_sum = plus(counters.open_sum, total)
-            counters.filled += part
+            row.open_sum = plus(row.open_sum, total)
+            row.filled += part
             at += part
             if part < room:
                 break
+        known = closed < noise.size
+        drawn = noise[closed] if known else np.int64(0)
         if chain.size:
-            known, index = closed < counters.given, counters.blocks + closed
-            drawn = draw_bound(chain, index, counters.open_sum, distribution[:4], known, noise[closed])
+            drawn = draw_bound(chain, row.blocks, row.open_sum, distribution[:4], known, drawn)
             if drawn == DOUBTFUL:
-                counters.stopped = UNSETTLED
+                row.stopped = UNSETTLED
                 break
-            noise[closed] = drawn
-        released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
+        released = np.float64(plus(row.open_sum, drawn)) / public.theta_steps
         block.released = released
         exponent, level, unit, last = int(memory.exponent), memory.level, memory.unit, memory.last
         group = memory.group
         close_block(memory, released, shape, lengths)
         if shape.group:
-            counters.group_sum = plus(counters.group_sum, counters.open_sum)
+            row.group_sum = plus(row.group_sum, row.open_sum)
             if follow_group(memory, released, memory.unit != unit, shape):
                 drawn = DOUBTFUL
                 if chain.size:
                     # The chain is bound to all of the group's values already, and stays.
-                    words = block_words(chain, OF_GROUP + counters.blocks + closed, counters.group_sum, 0)
+                    words = block_words(chain, OF_GROUP + row.blocks, row.group_sum, 0)
                     drawn = draw_words(words[CHAIN], words[CHAIN + 1], distribution[4:])
                 if drawn == DOUBTFUL:
-                    counters.stopped = ENDED
+                    row.stopped = ENDED
                 else:
-                    block.group = np.float64(plus(counters.group_sum, drawn)) / public.theta_steps
+                    block.group = np.float64(plus(row.group_sum, drawn)) / public.theta_steps
                     take_group(memory, block.group, shape)
             if memory.members == 0.0:
-                counters.group_sum = 0
+                row.group_sum = 0
             if group != memory.group:
-                counters.stopped = SCALED
+                row.stopped = SCALED
         if season is not None:
-            follow_season(season[0], released, exponent, level, unit, last, shape)
+            follow_season(season, released, exponent, level, unit, last, shape)
         closed += 1
-        counters.filled = 0
-        counters.open_sum = 0
+        row.blocks += 1
+        row.filled = 0
+        row.open_sum = 0
         if memory.unit != unit:
             # Another threshold: another distribution.
-            counters.stopped = SCALED
-    counters.closed = closed
+            row.stopped = SCALED
+    row.closed = closed
     return -1 if flags < 0 else at
 
 
-@kernel
+@inline
 def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out: np.ndarray) -> None:
     """Publish predictions, block by block, into float64[n].
 
@@ -211,160 +249,159 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out:
         end = at + length - filled
         end = end if end < out.size else out.size
         publish_part(block.prediction, block.extra, block.catch, filled, theta, out[at:end])
-        if j < blocks.shape[0] - 1:
+        # The last value of a block that was full before is not among these.
+        if j < blocks.shape[0] - 1 and end > 0:
             out[end - 1] = publish_last(block, block.released, np.float64(length), theta, singles, out[end - 1])
         at = end
         filled = 0
 
 
-@kernel
-def publish_open(values: np.ndarray, public: Record, rows: Record, memory: Record, out: np.ndarray) -> bool:
-    """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
-
-    False, with nothing changed, if the values fill it, or one is NaN or infinite.  ``public``: PUBLIC[1] with the
-    first threshold's ``top``; ``memory`` stays.
-    """
-    public, row, memory = public[0], rows[0], memory[0]
-    top = public.top
-    if row.filled + values.size >= 1 << int(memory.exponent):
-        return False
-    if top < 0.0:
-        total, flags = sum_signed(values, public.per_unit, -top)
-    else:
-        if memory.unit != 1.0:
-            # Rounded as the facade rounds the threshold in use.
-            bound = public.bound
-            below = memory.unit < bound / public.theta_steps
-            top = min(np.floor(memory.unit * public.theta_steps), bound) if below else bound
-        total, flags = sum_part(values, public.per_unit, top)
-    if flags < 0:
-        return False
-    publish_part(memory.prediction, memory.extra, memory.catch, row.filled, public.theta, out)
-    row.open_sum = plus(row.open_sum, total)
-    row.filled += values.size
-    row.n_seen += values.size
-    row.prediction = memory.prediction * public.theta
-    return True
+@inline
+def _load(row: np.ndarray, scales: np.ndarray, entries: np.ndarray) -> None:
+    """A memory from a row's numbers, and those by scale: float64[BY_SCALE, s]."""
+    for field in range(BY_SCALE):
+        for k in range(scales.shape[1]):
+            entries[field * SCALES + k] = scales[field, k]
+    for k in range(_NUMBERS - _OWN):
+        entries[_FIRST + k] = row[_OWN + k]
 
 
-# One value each of many streams, in any order, in one pass.
-
-#: Numbers of a memory that a fleet's stream keeps: all single ones but those of a threshold that rises, as a fleet's
-#: is public.  They stand together in both records.
-SINGLES = [
-    name for name in MEMORY.names if MEMORY.fields["position"][1] <= MEMORY.fields[name][1] < MEMORY.fields["unit"][1]
-]
-#: State of a stream of a fleet: values in the open block, their exact sum, closed blocks, and the chain key; then
-#: its numbers.
-STREAM = records(
-    [
-        ("filled", np.int64),
-        ("open_sum", np.int64),
-        ("blocks", np.int64),
-        ("chain", np.uint64, CHAIN),
-        *((name, np.float64) for name in SINGLES),
-    ]
-)
-#: Entries that a memory has one of by scale.
-BY_SCALE = MEMORY.fields["position"][1] // 8 // SCALES
-_NUMBERS = STREAM.itemsize // 8
-_SINGLES, _FIRST, _OWN = len(SINGLES), MEMORY.fields["position"][1] // 8, STREAM.fields["position"][1] // 8
+@inline
+def _store(row: np.ndarray, scales: np.ndarray, entries: np.ndarray) -> None:
+    """:func:`_load` back."""
+    for field in range(BY_SCALE):
+        for k in range(scales.shape[1]):
+            scales[field, k] = entries[field * SCALES + k]
+    for k in range(_NUMBERS - _OWN):
+        row[_OWN + k] = entries[_FIRST + k]
 
 
 @kernel
-def in_steps(value: np.ndarray, public: Record, lengths: np.ndarray | None) -> np.int64:
-    """One value (float64[1]), clipped and rounded to steps."""
-    return sum_values(value, public[0], lengths)[0]
-
-
-@kernel
-def furthest(rows: np.ndarray, times: np.ndarray, streams: Record) -> np.int64:
-    """Greatest position, in values of their streams, that closing blocks reach; 0 if none closes.
-
-    ``rows``: distinct streams; ``times``: number of values of each; ``streams`` as for :func:`publish_rows`.
-    """
-    reached = np.int64(0)
-    for i in range(rows.size):
-        stream = streams[rows[i]]
-        filled = stream.filled + times[i]
-        if filled >= np.int64(LENGTHS[int(stream.exponent)]):
-            reached = max(reached, np.int64(stream.position) + filled)
-    return reached
-
-
-@kernel
-def publish_rows(
-    rows: np.ndarray,
+def advance_rows(
     values: np.ndarray,
-    begin: int,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    which: np.ndarray,
     public: Record,
-    events: bool,
     shape: Record,
     lengths: np.ndarray | None,
+    noise: np.ndarray | None,
     distribution: np.ndarray,
-    settled: np.ndarray,
-    streams: Record,
+    rows: Record,
     scales: np.ndarray,
+    season: Record | None,
+    blocks: Record,
+    ends: np.ndarray,
+    waiting: np.ndarray,
     out: np.ndarray,
+    out_starts: np.ndarray,
 ) -> int:
-    """Consume a value a row, and publish one; returns the number of rows done, fewer than m before a doubtful draw.
+    """Consume each row's values and publish one for each, while blocks close.
+
+    Returns the number of calls that wait, as their row ``stopped`` (other rows are done); or, as -1 - i, the first
+    with a value that is not finite.
 
     Parameters
     ----------
-    rows, values : int64[m], float64[m]
-        Stream of each value; finite, in units of the input.
-    begin : int
-        The first row to work on.
+    values : float64[any]
+    starts, counts, which, out_starts : int64[m]
+        As for ``fixed_pass.publish_rows``; a row may have several calls, which happen in order.
     public, shape, lengths, distribution
-        As for :func:`sum_bound`.
-    events : bool
-        As ``singles`` of :func:`emit_adaptive`.
-    settled : int64[0 or 1]
-        Settled noise of the block that row ``begin`` closes.
-    streams : STREAM[n]
-        The streams, changed in place.
+        As for :func:`sum_bound`, the records as arrays of one; the distribution of all these rows.
+    noise : int64[any] or None
+        Noise of the row's next blocks, for one row whose noise is not bound.
+    rows : ADAPTIVE_ROW[n]
+        Changed in place; the caller settles and resets ``stopped`` before a row goes on.
     scales : float64[n, BY_SCALE, s]
-        Their memories' first s scales, more than these rows reach; changed in place.
-    out : float64[m]
-        Receives the published values.
+        Numbers by scale of their memories; changed in place.
+    season : SEASON[n] or None
+    blocks : BLOCK[any]
+        Receives closed blocks: those of call i end at ``ends[i]``, if the caller wants them.
+    ends : int64[m] or int64[0]
+    waiting : int64[m]
+        Receives the calls that wait.
+    out : float64[any]
     """
-    public, shape = public[0], shape[0]
-    memories, numbers = np.zeros(1, MEMORY), streams.view(np.float64).reshape(streams.size, _NUMBERS)
-    memory, entries = memories[0], memories.view(np.float64)
-    memory.unit, memory.reference = 1.0, -1.0
-    kept = scales.shape[2]
-    for row in range(begin, rows.size):
-        number = rows[row]
-        stream = streams[number]
-        total, _ = sum_values(values[row : row + 1], public, lengths)
-        open_sum = plus(stream.open_sum, total)
-        filled = stream.filled + 1
-        length = LENGTHS[int(stream.exponent)]
-        published = stream.prediction * public.theta
-        if filled <= np.int64(stream.catch):
-            published += stream.extra * public.theta
-        if filled < np.int64(length):
-            stream.filled, stream.open_sum = filled, open_sum
-            out[row] = published
+    p, form, events = public[0], shape[0], lengths is not None
+    numbers = rows.view(np.float64).reshape(rows.size, _NUMBERS)
+    scratch, settled = np.zeros(1, MEMORY), np.zeros(1, np.int64)
+    waits, made = 0, 0
+    for i in range(counts.size):
+        row = rows[which[i]]
+        if row.stopped:
+            # An earlier call of this row waits.
+            if ends.size:
+                ends[i] = made
+            waiting[waits] = i
+            waits += 1
             continue
-        known = settled.size > 0 and row == begin
-        drawn = draw_bound(
-            stream.chain, stream.blocks, open_sum, distribution, known, settled[0] if known else np.int64(0)
-        )
-        if drawn == DOUBTFUL:
-            return row
-        released = np.float64(plus(open_sum, drawn)) / public.theta_steps
-        out[row] = publish_last(stream, released, length, public.theta, events, published)
-        for field in range(BY_SCALE):
-            for k in range(kept):
-                entries[field * SCALES + k] = scales[number, field, k]
-        for k in range(_SINGLES):
-            entries[_FIRST + k] = numbers[number, _OWN + k]
-        close_block(memory, released, shape, lengths)
-        for field in range(BY_SCALE):
-            for k in range(kept):
-                scales[number, field, k] = entries[field * SCALES + k]
-        for k in range(_SINGLES):
-            numbers[number, _OWN + k] = entries[_FIRST + k]
-        stream.filled, stream.open_sum, stream.blocks = 0, 0, stream.blocks + 1
-    return rows.size
+        at, to, left = starts[i] + row.taken, out_starts[i] + row.taken, counts[i] - row.taken
+        part, length = values[at : at + left], np.int64(LENGTHS[int(row.exponent)])
+        if season is None and not row.given and row.filled + left < length:
+            total, flags = sum_values(part, p.per_unit, top_of(p, row.unit), events)
+            if flags < 0:
+                return -1 - i
+            publish_part(row.prediction, row.extra, row.catch, row.filled, p.theta, out[to : to + left])
+            row.open_sum = plus(row.open_sum, total)
+            row.filled += left
+        elif np.int64(row.position) + row.filled + left >= 1 << scales.shape[2]:
+            row.stopped, left = REACHED, 0
+        else:
+            own = scales[which[i]]
+            if season is None:
+                waves, memory, entries = None, scratch[0], scratch.view(np.float64)
+            else:
+                waves = season[which[i]]
+                memory = waves.plain
+                entries = season.view(np.float64).reshape(season.size, _SEASON)[which[i]]
+            _load(numbers[which[i]], own, entries)
+            if row.given == OF_ENDED:
+                group = memory.group
+                take_group(memory, np.float64(plus(row.group_sum, row.drawn)) / p.theta_steps, form)
+                row.group_sum, row.given = 0, 0
+                if memory.group != group:
+                    row.stopped = SCALED
+            filled, known = row.filled, row.given
+            settled[0] = row.drawn
+            chain = row.chain[: CHAIN if noise is None else 0]
+            drawn = settled[:known] if noise is None else noise
+            bends = None if season is None else np.empty(left)
+            used = sum_bound(
+                part,
+                p,
+                top_of(p, memory.unit),
+                form,
+                lengths,
+                drawn,
+                chain,
+                distribution,
+                row,
+                memory,
+                blocks[made:],
+                waves,
+                bends,
+            )
+            if used < 0:
+                return -1 - i
+            emit_adaptive(blocks[made : made + row.closed + 1], filled, p.theta, events, out[to : to + used])
+            if known and row.closed:
+                # It was published already.
+                block = blocks[made]
+                out[to - 1] = publish_last(block, block.released, np.float64(length), p.theta, events, out[to - 1])
+            if bends is not None:
+                for k in range(used):
+                    out[to + k] += p.theta * bends[k]
+            _store(numbers[which[i]], own, entries)
+            row.given, left = 0, used
+            made += row.closed if ends.size else 0
+        row.taken += left
+        if ends.size:
+            ends[i] = made
+        if row.taken == counts[i] and not row.stopped:
+            row.n_seen += counts[i]
+            row.taken = 0
+        else:
+            row.stopped = row.stopped if row.stopped else FULL
+            waiting[waits] = i
+            waits += 1
+    return waits

@@ -26,10 +26,6 @@ STREAM_ROW = records(
         ("taken", np.int64),  # values of the present call that are consumed; 0 between calls
         ("released_high", np.int64),  # for renewals, of sums released under this threshold: high halves, added up,
         ("released_low", np.int64),  # and low ones, as the total may exceed 64 bits
-        ("group_sum", np.int64),  # exact sum of the open group of blocks; secret
-        ("closed", np.int64),  # in a pass whose lengths follow released sums: blocks that this call closed,
-        ("stopped", np.int64),  # why it stopped,
-        ("given", np.int64),  # and how many draws its caller has settled
         ("prediction", np.float64),  # published for a value of the open block
         ("chain", np.uint64, CHAIN),  # chain key of bound noise, 0 for trees; secret
     ]
