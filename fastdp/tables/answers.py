@@ -318,7 +318,9 @@ class View:
 
     def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
-        found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
+        found = [
+            unseen(share, most, tail.beyond.span, self.confidence) for most in tail.beyond.hidden(self.confidence)
+        ]
         below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
         return below, above, tail.sign * share * tail.beyond.modelled
 

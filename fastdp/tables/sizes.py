@@ -312,10 +312,6 @@ class Beyond:
         found = [each.hidden(self.choice.second, one_sided(confidence)) for each in self.sides]
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
-    def unseen(self, part: Floats, most: float, confidence: float) -> Floats:
-        """Of ranges with these parts of all."""
-        return unseen(part, most, self.span, confidence)
-
     def variances(self, part: Floats) -> Floats:
         """Of the parts' sums up to the second clip."""
         uneven = np.maximum(part * (1.0 - part), 0.0)
@@ -335,8 +331,8 @@ class Beyond:
         estimate, guess = measured + part * self.modelled, part**2 * self.guess
         if self.choice.cells:
             error = quantile * np.sqrt(variance)
-            low = measured - np.hypot(below, error) - self.unseen(part, down, confidence)
-            high = measured + np.hypot(above, error) + self.unseen(part, up, confidence)
+            low = measured - np.hypot(below, error) - unseen(part, down, self.span, confidence)
+            high = measured + np.hypot(above, error) + unseen(part, up, self.span, confidence)
             if self.sides and not self.signed:
                 low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
         else:
