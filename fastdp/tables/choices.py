@@ -235,21 +235,15 @@ def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
     return " or ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
 
 
-def _share(part: Number, whole: Number, limit: float) -> float | None:
-    deviation = math.sqrt(part.variance + limit**2 * whole.variance)
-    if not whole.known or part.value - limit * whole.value <= CLEAR * deviation:
-        return None
-    return min(1.0, max(0.0, part.value / whole.value))
-
-
 # Rows of persons.
 
 
 def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
     """A warning if many rows are dropped, which names `where` the bound may be wider."""
     both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
-    share = _share(rows.dropped, both, MANY_DROPPED)
-    if share is not None:
+    deviation = math.sqrt(rows.dropped.variance + MANY_DROPPED**2 * both.variance)
+    if both.known and rows.dropped.value - MANY_DROPPED * both.value > CLEAR * deviation:
+        share = min(1.0, rows.dropped.value / both.value)
         warn(
             f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
             f"sums are scaled up for them, as if they lay where the others do; expected {where}",

@@ -78,9 +78,6 @@ class Estimate:
         low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
         return Estimate(value, factor**2 * self.variance + variance, value - low, value + high)
 
-    def plus(self, more: Floats) -> Estimate:
-        return Estimate(self.value + more, self.variance, self.low + more, self.high + more)
-
     def answer(self) -> Answer:
         return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
 
@@ -272,7 +269,8 @@ class Variance(Statistic):
         clipped = dispersion(square, first, count, centre, clip, view.normal)
         # Clipping brings values nearer to each other; deviations add up by Minkowski's inequality.
         size, (more, beyond) = np.maximum(count.value, 1.0), view.squares(self.column, q.centre * q.grid)
-        whole = dispersion(square.plus(more), view.unclipped(first, self.column), count, centre, limits, view.normal)
+        square, limited = replace(square, value=square.value + more), view.unclipped(first, self.column)
+        whole = dispersion(square, limited, count, centre, limits, view.normal)
         high = np.square(np.sqrt(clipped.high) + np.sqrt(beyond / size))
         estimate = np.clip(whole.estimate, clipped.low, np.where(np.isnan(high), np.inf, high))
         high = np.minimum(np.maximum(high, estimate), ((limits[1] - limits[0]) / 2.0) ** 2)
