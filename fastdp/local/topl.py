@@ -547,7 +547,7 @@ class ToPL(Publisher[SimulationState]):
     def release(self, values: NumberColumn) -> Release:
         """Publish a full array, longer than the hold-out (a fresh simulation only).
 
-        AccuracyWarning if estimates show that later values have outgrown the hold-out, which chose theta.
+        AccuracyWarning if estimates say that later values have outgrown the hold-out.
         """
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))

@@ -75,7 +75,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def tagged(tag: bytes, content: bytes) -> bytes:
-    """Join a letter, the size of an encoded content, and the content."""
+    """Join a letter, the size of a content, and the content."""
     return _SIZED(tag, len(content)) + content
 
 

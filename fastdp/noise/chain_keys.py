@@ -96,7 +96,7 @@ CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Words:
-    """Secret of ``key.of_stream(name)``, bound to a composition if one is given, for each name: uint64[n, 4]."""
+    """Secret of ``key.of_stream(name)``, bound to any composition, for each name: uint64[n, 4]."""
     secret, label = key.reveal(), encode("stream")
     secrets = [bound_digest(secret, tagged(b"l", label + encode(name))) for name in names]
     if composition is not None:

@@ -88,7 +88,8 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
     strips = _strips(float(sigma), heights, high)
     first = np.cumsum([0, *((2 * reach + 1) * height for reach, height, _ in strips)])
     covered, edge = int(first[-1]), strips[0][0] + 1
-    cells = covered + 2 * _tail_cells(edge, sigma)
+    tail = math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
+    cells = covered + 2 * tail
     sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
     reaches, tall, base = zip(*strips, strict=True)
     table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
@@ -121,10 +122,6 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
         return 0
     reach = float(sigma) * math.sqrt(2.0 * _log_ratio(heights, top))
     return math.floor(reach * (1.0 - 1e-9)) + 1
-
-
-def _tail_cells(edge: int, sigma: Fraction) -> int:
-    return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
 def fill(out: Integers, distribution: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:

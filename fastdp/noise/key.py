@@ -339,7 +339,7 @@ class Key:
 
 
 def bound_digest(secret: bytes, message: bytes) -> bytes:
-    """Secret derived by :meth:`Key.bound` or :meth:`Key.within` for an encoded message."""
+    """Secret that a :class:`Key` derives for an encoded message."""
     return hashlib.blake2b(message, digest_size=KEY_BYTES, key=secret, person=b"fastdp bind 1").digest()
 
 

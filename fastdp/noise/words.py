@@ -166,12 +166,6 @@ def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, b
         raise DrawnTwiceError("words of the cipher are not those of the counters that were noted")
 
 
-def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None:
-    """:func:`check_block` for the middle block and the last one."""
-    for begin in (len(counters) // 32 * 16, len(counters) - 16):
-        check_block(secret, counters[begin : begin + 16], words[begin : begin + 16])
-
-
 def encrypt_noted(
     key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
@@ -181,7 +175,9 @@ def encrypt_noted(
         note_counters(key.drawn, key.reveal(), noted, used)
     encrypt_blocks(cipher, counters, out)
     if key.drawn is not None and len(counters):
-        check_blocks(key.reveal(), counters, out[: len(counters)])
+        # The middle block and the last one.
+        for begin in (len(counters) // 32 * 16, len(counters) - 16):
+            check_block(key.reveal(), counters[begin : begin + 16], out[begin : begin + 16])
 
 
 def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integers | None = None) -> None:
