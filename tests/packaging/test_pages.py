@@ -56,6 +56,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         mpl.use("agg")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # Of the few rows of a page.
+        warnings.filterwarnings("ignore", ".*is as large as the number")
         yield
 
 
