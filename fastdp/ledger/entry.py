@@ -8,7 +8,7 @@ import json
 import math
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -205,7 +205,7 @@ def described(publisher: object) -> Json:
     else:
         # A simulation of the local model keeps the parameters with its server.
         holders = (publisher, getattr(publisher, "server", None))
-        asked = _public_parameters(type(publisher))
+        asked = _public_parameters(cast("type", type(publisher)))
         attributes = {
             one: getattr(holder, one) for holder in reversed(holders) for one in asked if hasattr(holder, one)
         }
