@@ -18,23 +18,18 @@ from fastdp.kinds import Indices, Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.canonical import encode, tagged
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import (
-    ENABLED,
-    KEY_BYTES,
-    Binding,
-    DrawnTwiceError,
-    DrawnWords,
-    Key,
-    bound_digest,
-)
+from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key, bound_digest
 from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import BLOCK_BITS, Purpose, RowWords, StreamId, Words, WordStream
 from fastdp.record import Checked
+from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.noise import aes, chacha
 
 Chain = Words
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
+#: From so many streams on their words are made together.
+FEW = 8
 _START = StreamId(Purpose.CHAIN)
 
 
@@ -159,87 +154,54 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
-    words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
-    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
-
-
-def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.generic]) -> bytes:
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + chain, key=secret, person=b"fastdp step 1")
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
     for array in inputs:
         digest.update(np.ascontiguousarray(array).data)
-    return digest.digest()
+    words = digest.digest()
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 class StepNoise:
     """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
-        self._keys, self._now, self._chains = keys, list(keys), [""] * len(keys)
-
-    def key(self, row: int) -> Key:
-        """Key of a stream before its first step."""
-        return self._keys[row]
+        self.keys, self._now, self._chains = keys, list(keys), [""] * len(keys)
 
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
         """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""
         for i, *own in zip(rows.tolist(), *inputs, strict=True):
-            self._now[i], self._chains[i] = step_key(self._keys[i], self._chains[i], step, *own)
+            self._now[i], self._chains[i] = step_key(self.keys[i], self._chains[i], step, *own)
 
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
         """First draws of each of the streams `rows` in its step: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
-        fill = gaussian.fill if isinstance(distribution, GaussianDistribution) else sampler.fill
-        for own, i in zip(out, rows.tolist(), strict=True):
-            fill(own, distribution, self._now[i], stream)  # type: ignore[arg-type]
+        keys = [self._now[i] for i in rows.tolist()]
+        if isinstance(distribution, GaussianDistribution):
+            for own, key in zip(out, keys, strict=True):
+                gaussian.fill(own, distribution, key, stream)
+        elif len(keys) < FEW or not HAS_AES or distribution.two_words or keys[0].given is not None:
+            for own, key in zip(out, keys, strict=True):
+                sampler.fill(own, distribution, key, stream)
+        else:
+            words = _first_words(keys, count, stream)
+            sampler.fill_under(out, distribution, words, keys.__getitem__, stream)
         return out
 
 
-class CompiledStepNoise(StepNoise):
-    """:class:`StepNoise` of Laplace kind for streams of one secret, drawn together where the processor has AES."""
-
-    def __init__(self, secret: Key, secrets: Sequence[bytes], members: Integers) -> None:
-        self._secret, self._secrets, self._own = secret, secrets, members
-        self._steps, self._bound = list(secrets), [b""] * len(secrets)
-        self._drawn = DrawnWords() if secret.drawn is None and ENABLED else secret.drawn
-
-    def key(self, row: int) -> Key:
-        return self._key(self._secrets[row], row)
-
-    def _key(self, own: bytes, row: int) -> Key:
-        return Key(
-            own,
-            simulated=self._secret.simulated,
-            member=int(self._own[row]),
-            binding=Binding.COMPOSITION,
-            drawn=self._drawn,
-        )
-
-    def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
-        for i, *own in zip(rows.tolist(), *inputs, strict=True):
-            words = _step_digest(self._secrets[i], self._bound[i], step, *own)
-            self._steps[i], self._bound[i] = words[:KEY_BYTES], words[KEY_BYTES:]
-
-    def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
-        secrets = [self._steps[i] for i in rows.tolist()]
-        if isinstance(distribution, GaussianDistribution) or distribution.two_words:
-            return StepNoise(list(map(self._key, secrets, rows.tolist()))).draws(
-                np.arange(rows.size), count, distribution, stream
-            )
-        if self._drawn is not None:
-            for own, i in zip(secrets, rows.tolist(), strict=True):
-                self._drawn.add((own, int(self._own[i]), stream.pack()), 0, count)
-        keys = np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
-        members = (self._own[rows] << BLOCK_BITS).astype(">u8").view(np.uint64)
-        blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
-        words: Words = np.empty((rows.size, len(blocks), 2), np.uint64)
-        aes.encrypt_under(keys, members, blocks, words)
-        out: Integers = np.empty((rows.size, count), np.int64)
-        first = np.ascontiguousarray(words.reshape(rows.size, -1)[:, :count])
-        sampler.fill_under(out, distribution, first, lambda row: self._key(secrets[row], int(rows[row])), stream)
-        return out
+def _first_words(keys: Sequence[Key], count: int, stream: StreamId) -> Words:
+    """Words that a stream id begins with under each key, uint64[n, count], by the processor's AES."""
+    for key in keys:
+        if key.drawn is not None:
+            key.drawn.add((key.reveal(), key.member, stream.pack()), 0, count)
+    secrets = np.frombuffer(b"".join([key.reveal() for key in keys]), np.uint64).reshape(-1, CHAIN_WORDS)
+    members = np.array([key.member << BLOCK_BITS for key in keys], ">u8").view(np.uint64)
+    blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
+    words: Words = np.empty((len(keys), len(blocks), 2), np.uint64)
+    aes.encrypt_under(secrets, members, blocks, words)
+    return np.ascontiguousarray(words.reshape(len(keys), -1)[:, :count])
 
 
 def _check_chain(name: str, chain: object) -> object:

@@ -17,10 +17,9 @@ from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument,
 from fastdp.guarantee import Guarantee, pure, root_below, sequential, zcdp_loss
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
-from fastdp.noise.canonical import encode
-from fastdp.noise.chain_keys import CompiledStepNoise, StepNoise, named_secrets
+from fastdp.noise.chain_keys import StepNoise
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import Binding, Key, bound_digest
+from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import (
     Distribution,
     LaplaceDistribution,
@@ -39,7 +38,6 @@ from fastdp.streams.parameters import MAX_CONTRIBUTIONS, approximated, in_units,
 from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
-from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.streams import array_rule as kernel
 from fastdp_kernels.streams import online_pass
 
@@ -60,8 +58,6 @@ STEPS, LEAD = 2**16, 6
 #: Scores and their noise stay below it: a score that wraps has no sensitivity.
 ROOM = 2**62
 _THETA, _COUNT, _SUMS = range(3)
-#: From so many streams on keys are derived by compiled code.
-FEW = 8
 #: Names of the parts, in order.
 NAMES = ("threshold", "number of blocks", "total", "blocks", "groups")
 
@@ -312,7 +308,7 @@ class ArrayRule:
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         key = self._key
-        (answer,) = self.answers([as_floats(column)], [name], StepNoise([key.within("values", self.size)]))
+        (answer,) = self.answers([as_floats(column)], [name], self.noise_of(key))
         made = answer.values
         made.flags.writeable = False
         return Release(
@@ -329,19 +325,9 @@ class ArrayRule:
         """Key of this composition under a secret."""
         return secret.bound(self._encoding) if secret.binding is Binding.ROOT else secret
 
-    def noise_of(self, secret: Key, names: Sequence[int | str]) -> StepNoise:
-        """Noise of streams with these names under a secret, of each as under its own key."""
-        label = "values", self.size
-        if not HAS_AES or secret.given is not None or self.gaussian or len(names) < FEW:
-            return StepNoise([self.key_of(secret.of_stream(name)).within(*label) for name in names])
-        composition = self._encoding if secret.binding is Binding.ROOT else None
-        if isinstance(names[0], str):
-            members = np.zeros(len(names), np.int64)
-            secrets = [each.tobytes() for each in named_secrets(secret, list(map(str, names)), composition)]
-        else:
-            members, secrets = np.array(names, np.int64) + 1, [self.key_of(secret).reveal()]
-        secrets = [bound_digest(each, encode(label)) for each in secrets]
-        return CompiledStepNoise(secret, secrets * (len(names) // len(secrets)), members)
+    def noise_of(self, *keys: Key) -> StepNoise:
+        """Noise of arrays under keys of this composition."""
+        return StepNoise([key.within("values", self.size) for key in keys])
 
     @cached_property
     def _encoding(self) -> bytes:
@@ -429,7 +415,7 @@ class ArrayRule:
                 # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
                 chooser = rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
                 chooser.observe(only_finite(floats, 0, name, self.nonfinite))
-                thetas[i] = self.grid.snap(chooser.choose(held_out(noise.key(i), chooser.pack())))
+                thetas[i] = self.grid.snap(chooser.choose(held_out(noise.keys[i], chooser.pack())))
         elif self.shares.threshold:
             above = self.above(steps)
             noise.step(every, _THETA, above)

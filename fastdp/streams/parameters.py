@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, Threshold, ThresholdTa
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, as_rule
 from fastdp.thresholds.renewals import Renewal
 from fastdp.validation import refusal
+
+if TYPE_CHECKING:
+    from fastdp.streams.array_rule import ArrayRule
 
 DEFAULT_RANGE = 2**20
 #: Derivation step for a threshold that rises.
@@ -427,24 +430,7 @@ def of_stream(composition: StreamParameters) -> Guarantee:
     return replace(stated, simulated=guarantee.simulated, derivation=derivation)
 
 
-class Units(Protocol):
-    """What a guarantee for units of several values is restated by."""
-
-    @property
-    def contributions(self) -> int: ...
-    @property
-    def sensitivity(self) -> float | None: ...
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def gaussian(self) -> bool: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def group_square(self) -> int | Fraction: ...
-
-
-def in_units(composition: Units, member: Guarantee, meets: str = "") -> Guarantee:
+def in_units(composition: StreamParameters | ArrayRule, member: Guarantee, meets: str = "") -> Guarantee:
     """Restate `member`, for one value, for events or contributions; `meets` names other steps that a value enters."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
@@ -470,7 +456,9 @@ def in_units(composition: Units, member: Guarantee, meets: str = "") -> Guarante
     return of_group(member, w, composition.epsilon, unit, adjacency, step)
 
 
-def _gaussian_group(composition: Units, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
+def _gaussian_group(
+    composition: StreamParameters | ArrayRule, member: Guarantee, unit: str, adjacency: str
+) -> Guarantee:
     if math.isinf(member.rho):
         # A threshold with a delta of its own: there is no rho for any number of values.
         return member
