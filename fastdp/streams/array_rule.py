@@ -441,7 +441,8 @@ class ArrayRule:
         limit = noise.draws(rows, 1, of_limit, StreamId(Purpose.THRESHOLD))
         drawn = noise.draws(rows, above.shape[1], of_counts, StreamId(Purpose.THRESHOLD, 1))
         passed = above + drawn > limit + self._limits
-        return np.where(passed.any(axis=1), passed.argmax(axis=1), above.shape[1])
+        stops: Indices = np.where(passed.any(axis=1), passed.argmax(axis=1), above.shape[1])
+        return stops
 
     @cached_property
     def _counting_noise(self) -> tuple[LaplaceDistribution, LaplaceDistribution]:
