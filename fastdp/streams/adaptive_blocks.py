@@ -185,10 +185,17 @@ class AdaptiveBlocks:
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
         """Publish values of rows, which change in place; else -1 less the first call with one that is not finite."""
-        rows, left = state.rows, np.arange(batch.counts.size)
+        rows, one = state.rows, batch.counts.size == 1
         if into is not None and into.before is None:
             into.before = self.memories(state, batch.which)
         before = (rows["chain"][batch.which], rows["blocks"][batch.which]) if ENABLED and self.is_bound else None
+        left = NO_ENDS if one else np.arange(batch.counts.size)
+        while one:
+            # Without arrays of calls, which cost a single value as much as its pass.
+            made = self._visit(state, batch, self._law_of(rows, int(batch.which[0])), keys, into)
+            if isinstance(made, int):
+                return made
+            state, one = made[0], made[1].size > 0
         while left.size:
             waiting: list[Indices] = []
             for law, calls in self._by_law(rows, batch.which, left):
@@ -242,8 +249,10 @@ class AdaptiveBlocks:
         if into is not None:
             into.rows.append(np.repeat(which, np.diff(ends, prepend=0)))
             into.blocks.append(blocks[: ends[-1]].copy())
+        if not waits:
+            return state, NO_ENDS
         stays = waiting[:waits]
-        return (self._settled(state, batch.at(stays), law, keys, into) if waits else state), stays
+        return self._settled(state, batch.at(stays), law, keys, into), stays
 
     def _one_by_one(
         self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
