@@ -82,14 +82,14 @@ def test_any_memory_of_floats(name: str) -> None:
     """Read-only, with gaps, of a subclass: copied, and never written to."""
     publisher, values = PUBLISHERS[name](), stream()
     # Other tests of this process may have called a kernel as nobody else does.
-    before = {kernel: set(kernel.signatures) for kernel in (fixed_pass.publish_rows, adaptive_pass.publish_open)}
+    before = {kernel: set(kernel.signatures) for kernel in (fixed_pass.publish_rows, adaptive_pass.advance_rows)}
     parts = [publisher.publish(values[:HOLDOUT])]
     for i, part in enumerate(np.split(values[HOLDOUT:], range(5, SIZE - HOLDOUT, 5))):
         part.setflags(write=False)
         parts.append(publisher.publish([part, np.repeat(part, 2)[::2], part.view(np.memmap)][i % 3]))
     assert np.array_equal(np.concatenate(parts), whole(name))
     # Each further layout would be compiled for seconds.
-    for kernel, most in ((fixed_pass.publish_rows, 2), (adaptive_pass.publish_open, 1)):
+    for kernel, most in ((fixed_pass.publish_rows, 2), (adaptive_pass.advance_rows, 1)):
         new = set(kernel.signatures) - before[kernel]
         assert all(values.layout == "C" for values, *_ in new)
         assert len({values for values, *_ in new}) <= most
