@@ -167,8 +167,9 @@ class AdaptiveBlocks:
         elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
-        distinct, owners = np.unique(thetas, return_inverse=True)
-        steps = np.array([self.grid.snap(theta) for theta in distinct.tolist()], np.int64)[owners]
+        each = thetas.tolist()
+        snapped = {theta: self.grid.snap(theta) for theta in set(each)}
+        steps = np.array([snapped[theta] for theta in each], np.int64)
         memory: Records = np.zeros(1, block_lengths.MEMORY)
         # Noise that was drawn before the sums exist has the scale of one theta.
         block_lengths.start_memory(level, variance, max(first, 0), self.rises and self.is_bound, self.shape, memory)
@@ -324,10 +325,12 @@ class AdaptiveBlocks:
     def revised(self, closed: Closed, theta_steps: Indices, which: Indices) -> tuple[RevisedStream, ...]:
         """Everything that was released of each of these rows, from the first published value on."""
         assert closed.before is not None  # noqa: S101 - some of the values were published
-        blocks, owners = np.concatenate(closed.blocks), np.concatenate(closed.rows)
+        owners = np.concatenate(closed.rows)
         order = np.argsort(owners, kind="stable")
-        blocks, edges = blocks[order], np.searchsorted(owners[order], np.arange(which.size + 1))
-        columns = [blocks[name].copy() for name in ("exponent", "released", "place", "group")]
+        edges = np.searchsorted(owners[order], np.arange(which.size + 1))
+        # Records as such would be joined field by field.
+        names = ("exponent", "released", "place", "group")
+        columns = [np.concatenate([part[name] for part in closed.blocks])[order] for name in names]
         made = []
         for i, steps in enumerate(theta_steps.tolist()):
             exponents, totals, places, groups = (column[edges[i] : edges[i + 1]] for column in columns)
@@ -434,4 +437,5 @@ def reaching(state: Streams, which: Indices, counts: Indices) -> Streams:
     missing = int(ends.max(initial=0.0)).bit_length() - state.scales.shape[2]
     if missing <= 0:
         return state
-    return state._replace(scales=np.pad(state.scales, ((0, 0), (0, 0), (0, missing))))
+    rooms = *state.scales.shape[:2], missing
+    return state._replace(scales=np.concatenate([state.scales, np.zeros(rooms)], axis=2))
