@@ -1,6 +1,7 @@
 """Private totals, counts and means of a table with times, keys and persons.
 
-In order of a release: ``plan`` and ``shares``, ``rows``, ``choices`` (clip, private keys), ``sums`` (and noise),
-``released`` and its ``promise``, ``statistics`` by ``answers``, ``table``; called by ``functions``, and by
-``windows`` for rows that arrive over time.
+In order of a release: ``functions`` and their ``arguments``, ``plan`` and ``shares``, ``rows`` of ``columns``, a
+``tally`` by size, ``choices`` of clips (by ``sizes``, ``tails``) and ``keys``, a second tally of ``sums``, noise,
+``released``.  At print: ``table``, ``output``, ``answers`` of ``statistics``, ``consistent`` sums, ``promise``.
+``windows`` do the same for rows that arrive; ``planning`` is :func:`fastdp.plan`.
 """
