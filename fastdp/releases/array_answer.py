@@ -26,11 +26,15 @@ CLEAR, STEEP = 4.0, 0.5
 
 
 class _Solved(NamedTuple):
-    """Levels of the pieces between `edges`, sums before each edge, and the kernel's ``numbers``."""
+    """Levels of the pieces between `edges`, sums before each edge, and the kernel's ``numbers``.
+
+    ``plain``: levels without limits, and their sums: without the bias of those at 0.
+    """
 
     edges: Indices
     levels: Floats
     before: Floats
+    plain: tuple[Floats, Floats]
     numbers: Floats
 
 
@@ -79,9 +83,10 @@ class ArrayAnswer:
             sizes = self.size, self.block, self.threshold, self.bound
             kernel.combine(sums, self.groups, self.wide, self.total, *sizes, self.variances, self.usual, numbers)
             edges, levels = self._smoothed(edges, sums)
-        before = np.empty(edges.size)
-        kernel.settle(levels, edges, self.threshold, self.bound, float(self.variances[2]), numbers, before)
-        return _Solved(edges, levels, before, numbers)
+        before, plain, plain_before = np.empty(edges.size), np.empty(levels.size), np.empty(edges.size)
+        known = self.threshold, self.bound, float(self.variances[2])
+        kernel.settle(levels, edges, *known, numbers, before, plain, plain_before)
+        return _Solved(edges, levels, before, (plain, plain_before), numbers)
 
     @cached_property
     def _edges(self) -> Indices:
@@ -105,15 +110,16 @@ class ArrayAnswer:
     @property
     def values(self) -> Floats:
         """The level of each value: float64[size]."""
-        edges, levels, _, _ = self._solved
+        edges, levels = self._solved[:2]
         return np.repeat(levels * self.scale, edges[1:] - edges[:-1])
 
     def sums_before(self, stops: Indices) -> Floats:
         """Sums over [0, stop): float64[q]."""
         return self._before(stops) * self.scale
 
-    def _before(self, stops: Indices) -> Floats:
-        edges, levels, before, _ = self._solved
+    def _before(self, stops: Indices, *, plain: bool = False) -> Floats:
+        edges, levels, before = self._solved[:3]
+        levels, before = self._solved.plain if plain else (levels, before)
         piece = np.searchsorted(edges, stops, side="right") - 1
         piece = np.minimum(piece, levels.size - 1)
         sums: Floats = before[piece] + levels[piece] * (stops - edges[piece])
@@ -147,7 +153,8 @@ class ArrayAnswer:
         tail, other = (np.clip(room, least, most) for room in (most_within, most_beside))
         inside = np.minimum(tail, most_within) - part * mean - taken * (tail - mean)
         outside = np.maximum(other - most_beside, 0.0) - part * mean - taken * (other - mean)
-        middle = estimate + (raw - whole) * part
+        plain = self._before(last, plain=True) - self._before(first, plain=True)
+        middle = plain + (raw - float(self._solved.plain[1][-1])) * part
         low = middle + np.minimum(np.maximum(ends[0] - spread, -part * mean), outside)
         high = middle + np.maximum(ends[1] + spread, inside)
         low = low - np.hypot(wide * np.sqrt(noise), down)

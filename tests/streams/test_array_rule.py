@@ -238,6 +238,19 @@ def test_intervals_hold_ranges_of_bursts(name: str, size: int, epsilon: float) -
     assert held >= 0.9 * asked
 
 
+def test_intervals_hold_ranges_of_zeros() -> None:
+    """Levels that are kept at 0 and more add up to too much where all values are 0, and to too little elsewhere."""
+    rng, size, held = np.random.default_rng(4), 2**20, []
+    values = np.where(np.arange(size) < size // 2, rng.gamma(2.0, 20.0, size), 0.0)
+    before = np.append(0.0, np.cumsum(values))
+    starts, stops = np.sort(rng.integers(0, size + 1, (2, 300)), axis=0)
+    for seed in range(3):
+        low, high = fastdp.release(values, epsilon=1.0, bound=5000.0, seed=seed).interval(starts, stops)
+        truth = before[stops] - before[starts]
+        held.append(np.mean((low - 1e-3 <= truth) & (truth <= high + 1e-3)))
+    assert min(held) >= 0.95
+
+
 def test_extreme_bounds_are_scaled() -> None:
     one, far = rule(2000, 1.0, 2.0**6), rule(2000, 1.0, 2.0**780)
     values = waves(2000) / 2.0

@@ -239,7 +239,7 @@ def test_sums_of_several_columns_are_the_oracles(person: fastdp.Person | None) -
     options |= {"levels": False, "unit": fastdp.Rows() if person is None else person}
     found = fastdp.aggregate(FRAME, ASKED, fastdp.Time("at", "1d", **DAYS), **options).released
     k = 1 if person is None else 7
-    rest = Fraction(4) * (1 if person is None else Fraction(89, 100))
+    rest = Fraction(4) * (1 if person is None else Fraction(94, 100))
     own = rest / 3 - Fraction(below(rest / 3 / 100))
     sums = [
         ("total", -8, 16, 0, 0.125, 0.125, below(own / 2)),

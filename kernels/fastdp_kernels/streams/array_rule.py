@@ -267,6 +267,13 @@ def smooth(z: np.ndarray, v: float) -> np.ndarray:
     return out
 
 
+@inline
+def _add_up(levels: np.ndarray, edges: np.ndarray, before: np.ndarray) -> None:
+    before[0] = 0.0
+    for j in range(levels.size):
+        before[j + 1] = before[j] + levels[j] * (edges[j + 1] - edges[j])
+
+
 @kernel
 def settle(
     levels: np.ndarray,
@@ -276,10 +283,12 @@ def settle(
     v_total: float,
     numbers: np.ndarray,
     before: np.ndarray,
+    plain: np.ndarray,
+    plain_before: np.ndarray,
 ) -> None:
     """Scale levels between `edges` to the total, shrink a total within its noise, and keep them within [0, bound].
 
-    ``before``: their sums before each edge.
+    ``before``: their sums before each edge; ``plain`` receives the levels without those limits, and their sums.
     """
     pieces, count = levels.size, edges[edges.size - 1]
     clipped, above, raw = numbers[CLIPPED], numbers[ABOVE], numbers[RAW]
@@ -304,6 +313,9 @@ def settle(
         else:
             levels[:] = total / count
     numbers[TOTAL] = total
+    for j in range(pieces):
+        plain[j] = levels[j]
+    _add_up(plain, edges, plain_before)
     low, high = levels[0], levels[0]
     for j in range(pieces):
         low, high = min(low, levels[j]), max(high, levels[j])
@@ -321,6 +333,4 @@ def settle(
                 b = c
         for j in range(pieces):
             levels[j] = min(max(levels[j] - b, 0.0), bound)
-    before[0] = 0.0
-    for j in range(pieces):
-        before[j + 1] = before[j] + levels[j] * (edges[j + 1] - edges[j])
+    _add_up(levels, edges, before)
