@@ -310,7 +310,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     max_period: int = parameter(Whole(1, MAX_PERIOD), default=64)
     shrink: bool = parameter(Flag(), default=True)
     total_share: float = parameter(Real(least=0.0, most=MAX_FRACTION), default=0.05)
-    rule: ClassVar[int] = 1
+    rule: ClassVar[int] = 2
 
     @cached_property
     def rest(self) -> Fraction:

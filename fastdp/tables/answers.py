@@ -211,12 +211,13 @@ class View:
 
     def drowned(self, column: str) -> bool:
         tail, one = self.released.tails[column], self.released.shares.plan.cells == 1
-        if self.answers.planned or (tail.cells and not one):
+        # A sum of both signs may be near 0 though its interval is narrow.
+        if self.answers.planned or (tail.cells and (tail.beyond.signed or not one)):
             return False
         value, variance = tail.beyond.value, tail.beyond.variance
         if tail.cells:
             found = self.total(column)
-            value, variance = found.value.item(), found.variance.item()
+            value, variance = float(found.value.max(initial=0.0)), float(found.variance.max(initial=0.0))
         return not Number(max(abs(value), sum(each.total for each in tail.sides)), variance).known
 
     def unknown(self, column: str) -> tuple[bool, bool]:

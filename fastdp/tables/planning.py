@@ -33,6 +33,8 @@ from fastdp.validation import DAY, refusal
 
 #: Longer spans that are shown, in microseconds.
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
+#: Exponential values of a scale so many times the bound are nearly all past it.
+FAR = 2.0**20
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
 #: Range of the search for an epsilon, and its steps.
@@ -168,8 +170,8 @@ def plan(
     rows : float, optional
         Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
-        Value expected of a row, of each column: with ``rows`` errors are those of the clip that exponential values of
-        this mean would get, and :attr:`Expected.drowned` says whether noise hides them.
+        Value expected of a row, of each column: with the expected rows errors are those of the clip that exponential
+        values of this mean would get, and the plan says where noise hides them.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
@@ -226,11 +228,20 @@ def plan(
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
-    if at(high).half_width > wanted:
+    # A width that is missing is none.
+    if not at(high).half_width <= wanted:
         raise refusal("half_width", half_width, f"a width that an epsilon up to {high:g} can give")
+
+    def suffices(number: float) -> bool:
+        try:
+            return at(number).half_width <= wanted
+        except ParameterError:
+            # So small an epsilon hides any table.
+            return False
+
     for _ in range(BISECTIONS):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if at(middle).half_width > wanted else (low, middle)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
     return at(high)
 
 
@@ -243,11 +254,16 @@ def _planned(
     plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
-    shares, tails = _expected_tails(shares, rows or 0.0, means)
+    scales = {each.name: _scale_of(means[each.name], shares.task(each.name).ends) for each in plan.chooses}
+    shares, tails = _expected_tails(shares, rows or 0.0, scales)
     clips = {name: tail.clip for name, tail in tails.items()}
     quantities = [q for q in shares.quantities_at(clips) if not q.counts]
-    inside = {name: _below(each, tails[name].choice.clip if name in tails else None) for name, each in means.items()}
-    cells = np.array([_steps(q, rows or 0.0, inside[q.column]) for q in quantities], np.int64)
+    inside = {name: each or 0.0 for name, each in means.items()}
+    inside |= {name: _below(scales[name], tail.choice.clip) for name, tail in tails.items()}
+    try:
+        cells = np.array([_steps(q, rows or 0.0, inside[q.column]) for q in quantities], np.int64)
+    except OverflowError:
+        raise refusal("rows", rows, "fewer, so that sums in steps fit 64-bit integers") from None
     exact = np.ascontiguousarray(np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size)))
     measured = tuple(
         Measured(level, group, sums, tuple(drawn(shares.distribution(q, level)) for q in group))
@@ -278,13 +294,13 @@ def _planned(
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
 
 
-def _expected_tails(shares: Shares, rows: float, means: Mapping[str, float | None]) -> tuple[Shares, dict[str, Tail]]:
-    """Clips that exponential values of expected rows and means would get, and what lies beyond."""
+def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) -> tuple[Shares, dict[str, Tail]]:
+    """Clips that exponential values of expected rows would get, and what lies beyond."""
     chosen: dict[str, tuple[Sizes, Choice]] = {}
     for column in shares.plan.chooses:
-        if rows and (mean := means[column.name]):
+        if rows and (scale := scales[column.name]):
             task = shares.task(column.name)
-            sizes = expected_sizes(task, rows * (shares.plan.cells or 1), mean)
+            sizes = expected_sizes(task, rows * (shares.plan.cells or 1), scale)
             chosen[column.name] = sizes, choose_clips(task, sizes)
     outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in chosen.items()}
     shares, found = shares_of(replace(shares.plan, outcomes=outcomes)), {}
@@ -293,15 +309,27 @@ def _expected_tails(shares: Shares, rows: float, means: Mapping[str, float | Non
         if choice.tail:
             loss, all_rows = shares.helper("tail", name), rows * (shares.plan.cells or 1)
             noise = noise_distribution(shares.plan.noise, moved_by_tail(task, choice), 1, loss)
-            inner, outer = (_below(means[name], each) for each in (choice.clip, choice.second))
+            inner, outer = (_below(scales[name], each) for each in (choice.clip, choice.second))
             number = Number(all_rows * (outer - inner), drawn(noise).variance * task.grid**2)
         found[name] = tail_of(shares, name, sizes, choice, number)
     return shares, found
 
 
-def _below(mean: float | None, clip: float | None) -> float:
+def _scale_of(mean: float | None, ends: tuple[float, float]) -> float:
+    """Scale of exponential values whose mean this is if those past the bound lie at it; of the mean's sign."""
+    most = ends[1] if (mean or 0.0) > 0.0 else -ends[0]
+    if not mean or most <= 0.0:
+        return mean or 0.0
+    low, high = abs(mean), max(abs(mean), FAR * most)
+    for _ in range(2 * BISECTIONS):
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (middle, high) if _below(middle, most) < abs(mean) else (low, middle)
+    return math.copysign(high, mean)
+
+
+def _below(scale: float, clip: float) -> float:
     """Mean of exponential values within the clip."""
-    return mean * (1.0 if clip is None else -math.expm1(-clip / abs(mean))) if mean else 0.0
+    return -scale * math.expm1(-clip / abs(scale)) if scale else 0.0
 
 
 def _steps(q: Quantity, rows: float, mean: float) -> int:

@@ -220,20 +220,20 @@ def test_a_call_warns_where_noise_hides_its_numbers() -> None:
     few = pd.DataFrame({"k": np.arange(200) % 20, "v": 1.0})
     given = {"by": "k", "keys": list(range(20)), "seed": 1}
     with pytest.warns(AccuracyWarning, match=r"\*: the noise in the number of rows .* epsilon= or fewer keys$"):
-        fastdp.counts(few, epsilon=0.1, **given)
+        fastdp.counts(few, epsilon=0.2, **given)
     with pytest.warns(AccuracyWarning, match=r"epsilon=, fewer keys or a smaller rows=$"):
-        fastdp.counts(few, epsilon=0.1, unit=fastdp.Rows(5), **given)
-    several = {f"v{i}": "sum" for i in range(40)}
+        fastdp.counts(few, epsilon=1.0, unit=fastdp.Rows(5), **given)
+    several, more = {f"v{i}": "sum" for i in range(40)}, pd.concat([few] * 50)
     with pytest.warns(AccuracyWarning, match=r"fewer keys, a nearer clip or a delta=1e-09$"):
         fastdp.aggregate(
-            few.assign(**dict.fromkeys(several, 1.0)),
+            more.assign(**dict.fromkeys(several, 1.0)),
             several,
             epsilon=1.0,
             bounds=dict.fromkeys(several, fastdp.Value(clip=9.0)),
             **given,
         )
     with pytest.warns(AccuracyWarning, match="v: the noise in the sum .* a nearer clip"):
-        fastdp.totals(few, "v", epsilon=0.1, clip=100.0, **given)
+        fastdp.totals(more, "v", epsilon=0.5, clip=100.0, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fastdp.counts(pd.DataFrame({"k": np.repeat([0, 1], 500)}), epsilon=1.0, by="k", keys=[0, 1], seed=1)
@@ -431,3 +431,31 @@ def test_keys_and_noise_share_delta(who) -> None:
     budget = shares_of(made)
     assert (budget.key_delta, budget.noise_delta) == ((5e-7, 5e-7) if who is None else (0.0, 1e-6))
     assert math.isinf(promise(budget, simulated=False).rho)
+
+
+@pytest.mark.parametrize("mean", [0.5, 7.0, 9.9, 30.0])
+def test_the_expected_number_is_that_of_the_given_mean(mean: float) -> None:
+    found = fastdp.plan({"x": "sum"}, epsilon=1.0, rows=1000, mean=mean, bounds=10.0).errors["x_sum"]
+    assert found.value == pytest.approx(1000 * min(mean, 10.0), rel=1e-3)
+
+
+def test_a_width_that_is_missing_suffices_nowhere() -> None:
+    """Of few rows a mean has no interval where epsilon is small."""
+    given: dict[str, Any] = {"bounds": (-1e3, 1e3), "rows": 30, "mean": 2.0, "every": "1h", "windows": 168}
+    assert fastdp.plan({"x": "mean"}, half_width=0.5, **given).half_width <= 0.5
+    # Where no table has a number, no epsilon is refused: none of these was given.
+    assert fastdp.plan({"x": "sum"}, half_width=1e12, bounds=10.0, unit=fastdp.Rows(2**30)).half_width <= 1e12
+    with pytest.raises(ParameterError, match="rows = 8589934592.0: expected fewer"):
+        fastdp.plan({"x": "sum"}, epsilon=1.0, rows=2.0**33, mean=3.0, bounds=10.0)
+
+
+def test_a_sum_near_zero_of_both_signs_is_a_number() -> None:
+    """And the one cell of a table may be asked for in any ranges."""
+    signed = pd.DataFrame({"x": np.where(np.arange(1000) % 2, 5.0, -5.0)})
+    bounds = {"x": fastdp.Value(clip=(-10, 10), bound=(-10, 10))}
+    for seed in range(10):
+        table = fastdp.aggregate(signed, {"x": "sum"}, epsilon=1.0, bounds=bounds, seed=seed)
+        assert np.abs(table.sum([0, 0], [1, 1])).max() < 200.0
+    table = fastdp.aggregate(signed.abs(), {"x": "sum"}, epsilon=1.0, bounds=10.0, seed=1)
+    assert table.sum([], []).size == 0
+    assert table.interval([0, 0], [1, 1])[0].size == 2

@@ -399,7 +399,7 @@ def advance_rows(
             ends[i] = made
         if row.taken == counts[i] and not row.stopped:
             row.n_seen += counts[i]
-            row.taken = 0
+            row.taken, row.closed = 0, 0
         else:
             row.stopped = row.stopped if row.stopped else FULL
             waiting[waits] = i
