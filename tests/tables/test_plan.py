@@ -436,7 +436,7 @@ def test_keys_and_noise_share_delta(who) -> None:
 @pytest.mark.parametrize("mean", [0.5, 7.0, 9.9, 30.0])
 def test_the_expected_number_is_that_of_the_given_mean(mean: float) -> None:
     found = fastdp.plan({"x": "sum"}, epsilon=1.0, rows=1000, mean=mean, bounds=10.0).errors["x_sum"]
-    assert found.value == pytest.approx(1000 * min(mean, 10.0), rel=1e-3)
+    assert found.value == pytest.approx(1000 * min(mean, 10.0), rel=0.05)
 
 
 def test_a_width_that_is_missing_suffices_nowhere() -> None:
@@ -445,7 +445,7 @@ def test_a_width_that_is_missing_suffices_nowhere() -> None:
     assert fastdp.plan({"x": "mean"}, half_width=0.5, **given).half_width <= 0.5
     # Where no table has a number, no epsilon is refused: none of these was given.
     assert fastdp.plan({"x": "sum"}, half_width=1e12, bounds=10.0, unit=fastdp.Rows(2**30)).half_width <= 1e12
-    with pytest.raises(ParameterError, match="rows = 8589934592.0: expected fewer"):
+    with pytest.raises(ParameterError, match=r"rows = 8589934592\.0: expected fewer"):
         fastdp.plan({"x": "sum"}, epsilon=1.0, rows=2.0**33, mean=3.0, bounds=10.0)
 
 
