@@ -302,6 +302,7 @@ for name in ("SquareWave", "StochasticRounding", "Piecewise", "Hybrid"):
     KINDS[f"local.{name}"] = (getattr(local, name), {"epsilon": 1.0})
 
 
+@pytest.mark.filterwarnings("ignore:holdout = :fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_a_constructor_makes_a_part_or_says_why_not(kind: str, data: st.DataObject) -> None:

@@ -98,6 +98,9 @@ def streams() -> None:
     # Hold-outs of zeros.
     fastdp.Adaptive(1.0, 1000.0, holdout=2000, seed=1).publish(np.zeros(3000))
     tops.release_many([np.zeros(100), np.zeros(100)])
+    # Growth behind a hold-out.
+    values = np.random.default_rng(1).gamma(2.0, 5.0, 20_000) * np.repeat([1.0, 8.0], [16_000, 4000])
+    fastdp.ToPL(1.0, 200, 8000, max_range=4096, seed=4).release(values)
 
 
 def audits() -> None:

@@ -96,11 +96,11 @@ def binary_tree(epsilon: float, length: int, claim: float | None = None) -> Many
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Integers:
         tree = RunningSum.start(key, 0, length, THETA, epsilon, 0)
-        sizes = [length >> height for height in range(tree.levels)]
+        sizes = [length >> height for height in range(length.bit_length())]
         offsets: Integers = np.cumsum([0, *sizes[:-1]])
         out: Integers = np.empty((trials, length), np.int64)
         noise = draw_noise(tree.distribution, trials, sum(sizes), key)
-        kernel.count_streams(np.asarray(data, np.int64), tree.levels, noise, offsets, out)
+        kernel.count_streams(np.asarray(data, np.int64), length.bit_length(), noise, offsets, out)
         return out
 
     return ManyRuns(Guarantee(epsilon=epsilon if claim is None else claim, arithmetic="exact"), draw)

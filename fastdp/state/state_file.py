@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"fastdp\x00s"
-VERSION = 2
+VERSION = 3
 #: Magic, version, protection, generation, salt, nonce; all authenticated.
 HEADER = struct.Struct(">8sHBQ16s12s")
 _FRAME = struct.Struct(">QI12s")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from fastdp.integer_grid import EventGrid, Grid
 from fastdp.kinds import Flags, Floats, Indices, Integers, Records
 from fastdp.noise import chain_keys
 from fastdp.noise.chain_keys import BoundDistributions, Chain
-from fastdp.noise.key import ENABLED, Key
+from fastdp.noise.key import ENABLED, Key, repeating
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.block_noise import FINE
 from fastdp.releases.revised import RevisedStream
@@ -258,13 +259,16 @@ class AdaptiveBlocks:
     def _one_by_one(
         self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
     ) -> tuple[Streams, Indices] | int:
-        stays = []
-        for call in range(batch.counts.size):
-            made = self._visit(state, batch.at(np.array([call])), law, keys, into)
-            if isinstance(made, int):
-                return -1 - call
-            state = made[0]
-            stays += [call] * made[1].size
+        stays, waiting = [], set[int]()
+        for call, row in enumerate(batch.which.tolist()):
+            # A row's calls happen in order.
+            if row not in waiting:
+                made = self._visit(state, batch.at(np.array([call])), law, keys, into)
+                if isinstance(made, int):
+                    return -1 - call
+                state = made[0]
+                waiting |= {row} if made[1].size else set()
+            stays += [call] if row in waiting else []
         return state, np.array(stays, np.int64)
 
     def _leaves_of(self, state: Streams, row: int, law: Law, keys: RowKeys) -> tuple[Streams, Integers]:
@@ -273,7 +277,9 @@ class AdaptiveBlocks:
         alone = state.rows.size == 1
         if alone and state.trees[0] == tree:
             return state, state.noise[0, 0, used:]
-        drawn = self.perturber.leaf_noise(self.plan, law.scale, self.epsilon, keys.of(row), tree)
+        # Among many rows no tree is kept, and each visit draws its noise again.
+        with nullcontext() if alone else repeating():
+            drawn = self.perturber.leaf_noise(self.plan, law.scale, self.epsilon, keys.of(row), tree)
         if alone:
             state = state._replace(trees=np.array([tree]), noise=drawn.reshape(1, 1, -1))
         return state, drawn[used:]
@@ -283,7 +289,7 @@ class AdaptiveBlocks:
         rows = state.rows
         if (rows["stopped"][batch.which] == adaptive_pass.REACHED).any():
             state = reaching(state, batch.which, batch.counts)
-        for i in batch.which.tolist():
+        for i in np.unique(batch.which).tolist():
             row = rows[i]
             stopped, row.stopped = int(row.stopped), 0
             if stopped in (adaptive_pass.UNSETTLED, adaptive_pass.ENDED):
@@ -432,8 +438,10 @@ def reach_of(state: Streams) -> int:
 
 def reaching(state: Streams, which: Indices, counts: Indices) -> Streams:
     """The state with scales for so many further values of these rows."""
-    rows = state.rows
-    ends = rows["position"][which] + rows["filled"][which] + (counts - rows["taken"][which])
+    rows = state.rows[which]
+    # A row may have a call for each of its values.
+    calls = np.bincount(which, counts)[which] - rows["taken"]
+    ends = rows["position"] + rows["filled"] + calls
     missing = int(ends.max(initial=0.0)).bit_length() - state.scales.shape[2]
     if missing <= 0:
         return state

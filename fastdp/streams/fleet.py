@@ -210,7 +210,8 @@ class Fleet:
         Raises
         ------
         DataError
-            For ids or values that are not accepted, by the first index; nothing is consumed.
+            For ids or values that are not accepted, by the first index; nothing is consumed.  An error of a threshold
+            rule in a hold-out, or a warning that is made an error there, loses the fleet: load its last state.
         """
         self._check()
         column = as_column(values, "values")

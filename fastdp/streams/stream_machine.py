@@ -359,6 +359,8 @@ class Schedule(Machine[Streams]):
         fits: Flags = rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)
         for name in self._numbers(rows):
             fits &= (rows[name] >= 0) | (name in _SIGNED)
+        for name in _IN_CALLS.intersection(rows.dtype.names or ()):
+            fits &= rows[name] == 0
         # Every value was held out for a threshold, or is in a block.
         adaptive, later = rows.dtype == ADAPTIVE_ROW, 0
         block, held = (1, 0) if adaptive else (c.plan.block, rows["held"])
@@ -414,4 +416,6 @@ def _with_chooser(state: Streams, i: int, chooser: Chooser | None) -> Streams:
 
 _FLOATS = ("smoother", "correlated", "memory", "scales", "season")
 _SIGNED = ("open_sum", "released_high", "released_low", "group_sum", "prediction")
+#: Numbers that are 0 between calls.
+_IN_CALLS = {"taken", "closed", "stopped", "given", "drawn"}
 _NUMBERS = ("n_seen", "cycle", "held", "theta_steps", "blocks", "filled", *_SIGNED)

@@ -188,7 +188,7 @@ TIMED: dict[str, str | bytes] = {
 
 def synthesize_cases(folder: Path) -> Iterator[Case]:
     usual = ["--epsilon", 1, "--box", 0, 0, 1, 1, "--seed", 1, "-o", folder / "points"]
-    for contents, cut in ((EVENTS, ["--batch", 1]), (TIMED, ["--every", "1s", "--time-unit", "s"])):
+    for contents, cut in ((EVENTS, ["--batch", 1]), (TIMED, ["--batch", "1s", "--time-unit", "s"])):
         for number, (name, content) in enumerate(contents.items()):
             for suffix in (".csv", ".txt", ".csv.gz"):
                 path = folder / f"events{number}{cut[0]}{suffix}"
@@ -206,7 +206,7 @@ def synthesize_cases(folder: Path) -> Iterator[Case]:
     for number, (name, table) in enumerate(tables.items()):
         path = folder / f"events{number}.parquet"
         pq.write_table(pa.table(table), path)
-        cut = ["--every", "1s"] if "times" in name else ["--batch", 1]
+        cut = ["--batch", "1s"] if "times" in name else ["--batch", 1]
         yield f"synthesize: .parquet, {name}", typed("synthesize", path, *cut, *usual)
     for name, suffix in (("no Parquet", ".parquet"), ("no gzip", ".csv.gz")):
         (folder / f"text{suffix}").write_text(TEXT * 99)

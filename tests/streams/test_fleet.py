@@ -91,6 +91,24 @@ def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Ke
     return np.asarray(one.publish(values))
 
 
+class OwnNoise(Blocks):
+    """Noise of a user's own, which is drawn before the sums exist."""
+
+    def leaf_noise(self, *args: Any, **options: Any) -> Any:
+        return super().leaf_noise(*args, **options)
+
+
+def test_calls_of_a_stream_happen_in_order_where_noise_is_drawn_first() -> None:
+    def make(key: fastdp.Key | None = None) -> fastdp.Adaptive:
+        return fastdp.Adaptive(2.0, 100.0, threshold=20.0, max_range=256, perturber=OwnNoise(), key=key)
+
+    values, ids = values_for("blocks", 600), np.arange(600) % 2
+    _, out = Fleet(make(), key=SECRET).publish(ids, values)
+    for stream in (0, 1):
+        own = make(SECRET.of_stream(stream)).publish(values[ids == stream])
+        assert np.array_equal(out[ids == stream], own)
+
+
 def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
     values = np.random.default_rng(seed).exponential(8.0, count)
     return np.floor(values) if kind == "counts" else values

@@ -66,7 +66,7 @@ def test_files_are_read_by_the_loaders(places, tmp_path) -> None:
     assert boxes[boxes["dataset"] == "stays, start=4"]["time"].min() == 4.0
     assert complaint(places, tmp_path / "no").startswith("rides: no such file")
     del places["datasets"][0]["period"]
-    assert complaint(places, tmp_path).startswith("datasets[0].batch, every: expected exactly one")
+    assert complaint(places, tmp_path).startswith("datasets[0].batch, period: expected exactly one")
 
 
 def test_domains_that_are_no_box(places, tmp_path) -> None:

@@ -46,7 +46,7 @@ ADAPTIVE_ROW = records(
         ("filled", np.int64),  # values in the open block
         ("open_sum", np.int64),  # their exact sum in grid steps; secret
         ("group_sum", np.int64),  # exact sum of the open group of blocks; secret
-        ("taken", np.int64),  # in a call: values that are consumed,
+        ("taken", np.int64),  # in a call, and 0 between calls: values that are consumed,
         ("closed", np.int64),  # blocks that the last visit closed,
         ("stopped", np.int64),  # why it stopped,
         ("given", np.int64),  # and which draw its caller has settled,
@@ -399,7 +399,7 @@ def advance_rows(
             ends[i] = made
         if row.taken == counts[i] and not row.stopped:
             row.n_seen += counts[i]
-            row.taken, row.closed = 0, 0
+            row.taken, row.closed, row.drawn = 0, 0, 0
         else:
             row.stopped = row.stopped if row.stopped else FULL
             waiting[waits] = i

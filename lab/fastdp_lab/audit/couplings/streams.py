@@ -96,7 +96,7 @@ def in_steps(value: float, resolution: float, top: int) -> int:
     return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
 
 
-#: Numbers of a stream's row that say where it is.
+#: Numbers of a stream's row that say where it is; Adaptive withholds none.
 PLACE = ("theta_steps", "blocks", "filled", "cycle", "held")
 
 
@@ -110,7 +110,9 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
         publisher = make(key=table.key)
         publisher.publish(x[:place])
         key, c, row = publisher._key, publisher.composition, publisher.state.rows[0]
-        theta_steps, blocks, filled, cycle, withheld = (int(row[name]) for name in PLACE)
+        theta_steps, blocks, filled, cycle, withheld = (
+            int(row[name]) if name in row.dtype.names else 0 for name in PLACE
+        )
         stage, _ = Schedule(c).stage(row)
         bound = bound_distribution(c.perturber, theta_steps or 1, c.publish_epsilon) is not None
         if stage == "publish" and not bound:
