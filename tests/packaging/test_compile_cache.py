@@ -275,7 +275,8 @@ def test_damages_of_a_first_release(tmp_path: Path) -> None:
     for damage, name, (result, compiled, told), after in found:
         assert result == first[0], (damage, name)
         assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled, name
-        assert len(compiled) == len(told) == 1, (damage, name)
-        assert name in told[0][0]
-        assert told[0][1] == "<string>"
+        # An entry of a kernel that only other kernels call is not read.
+        assert len(compiled) == len(told) <= 1, (damage, name)
+        assert all(name in text and file == "<string>" for text, file in told)
         assert after in (None, [first[0], [], []])
+    assert sum(len(told) for _, _, (_, _, told), _ in found) >= 10
