@@ -32,6 +32,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 #: What only developers need.
 TOOLS = {
     "pytest",
+    "pytest-benchmark",
     "hypothesis",
     "ruff",
     "mypy",
