@@ -75,7 +75,7 @@ print(json.dumps(names))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "most"), [("tops", 25), ("array", 21)])
+@pytest.mark.parametrize(("method", "most"), [("tops", 25), ("array", 25)])
 def test_a_first_release_compiles_what_it_runs(tmp_path: Path, method: str, most: int) -> None:
     """Not the text of errors, which Numba compiles for an array put into another, nor what only events need.
 
