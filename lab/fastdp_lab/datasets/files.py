@@ -360,7 +360,7 @@ def cut_events(
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
     size = batch if period is None else validation.positive("period", period)
-    if size is None or None not in (batch, period):
+    if size is None or (batch is not None and period is not None):
         raise ParameterError("batch, period: expected exactly one of the two")
     return PointStream(name, low, high, table, taken, moments, Cuts(size, initial).of(moments, origin))
 
