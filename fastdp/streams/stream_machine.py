@@ -143,8 +143,8 @@ class Schedule(Machine[Streams]):
                 return *self._take(state.copied(), as_floats(values), keys, into), into
 
     def _take(self, state: Streams, values: Array, keys: RowKeys, into: Closed | None) -> tuple[Streams, Floats]:
-        size = values.size
-        skipped = min(size, max(0, self.composition.holdout - int(state.rows["n_seen"][0])))
+        size, holdout = values.size, self.composition.holdout
+        skipped = min(size, max(0, holdout - int(state.rows["n_seen"][0]))) if holdout else 0
         published = np.empty(size - skipped)
         call = values, ZERO, np.array((size,)), ZERO, published, np.array((-skipped,))
         return self.take(state, record(RowValues, call), keys, into), published
