@@ -1,6 +1,7 @@
 """Every speed of streams that has a target, on one core, side by side with peers."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from benchmarks.shared import item_counts
 from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
 from benchmarks.speed.measure import Group
-from fastdp.noise import Key, discrete_laplace
+from fastdp.noise import Key, Laplace, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import NoisyMax, ThresholdTask
@@ -48,10 +49,11 @@ def sampler() -> Group:
 
 
 def one_number() -> Group:
-    """A measurement of OpenDP called with one integer; none without OpenDP."""
+    """Noise on one integer, and a measurement of OpenDP called with one."""
     measurements = open_dp.one_number(SCALES["10"]) if open_dp.INSTALLED else {}
-    tasks = {name: lambda measurement=measurement: measurement(5) for name, measurement in measurements.items()}
-    return Group("one number", tasks, times=20, limit="OpenDP" if tasks else "")
+    tasks: dict[str, Callable[[], Any]] = {"fastdp.noise.Laplace": partial(Laplace(SCALES["10"]).add, 5)}
+    tasks |= {name: lambda measurement=measurement: measurement(5) for name, measurement in measurements.items()}
+    return Group("one number", tasks, times=20, limit="OpenDP" if measurements else "")
 
 
 def consistency() -> Group:
