@@ -39,20 +39,22 @@ class DPEngine:
 
     Examples
     --------
-    >>> import pipeline_dp
+    >>> import pipeline_dp as p
     >>> from fastdp.interop.pipelinedp import DPEngine
-    >>> accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=1e-6)
+    >>> accountant = p.NaiveBudgetAccountant(1.0, 1e-6)
     >>> engine = DPEngine(accountant)
-    >>> params = pipeline_dp.AggregateParams(
-    ...     noise_kind=pipeline_dp.NoiseKind.LAPLACE,
-    ...     metrics=[pipeline_dp.Metrics.COUNT],
+    >>> params = p.AggregateParams(
+    ...     noise_kind=p.NoiseKind.LAPLACE,
+    ...     metrics=[p.Metrics.COUNT],
     ...     max_partitions_contributed=1,
     ...     max_contributions_per_partition=1,
     ... )
-    >>> take = pipeline_dp.DataExtractors(
-    ...     privacy_id_extractor=lambda row: row[0], partition_extractor=lambda row: row[1]
+    >>> take = p.DataExtractors(
+    ...     privacy_id_extractor=lambda row: row[0],
+    ...     partition_extractor=lambda row: row[1],
     ... )
-    >>> found = engine.aggregate([(1, "a"), (2, "a")], params, take, public_partitions=["a", "b"])
+    >>> rows = [(1, "a"), (2, "a")]
+    >>> found = engine.aggregate(rows, params, take, ["a", "b"])
     >>> accountant.compute_budgets()
     >>> [key for key, metrics in found]
     ['a', 'b']
