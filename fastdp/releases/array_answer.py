@@ -242,4 +242,7 @@ class ArrayAnswer:
         why = "distances within it show no change worth the noise of more" if chosen else few
         blocks = f"{count:,} of {self.block:,} values, chosen" if count > 1 else f"one number for all values: {why}"
         parts = ", ".join(f"{name} {fraction:.1%}" for name, fraction in self.shares)
-        return [("blocks", blocks), ("shares", parts)]
+        whole = np.array([self.size])
+        low, high = (float(each[0]) for each in self.interval(0 * whole, whole, 0.95))
+        total = f"{float(self.sums_before(whole)[0]):.6g}, 95 % interval from {low:.6g} to {high:.6g}"
+        return [("total", total), ("blocks", blocks), ("shares", parts)]
