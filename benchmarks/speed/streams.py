@@ -136,7 +136,7 @@ def whole_release() -> Group:
     generator = np.random.default_rng(1)
     queries = random_ranges(shared.PUBLISHED, shared.QUERIES, shared.MAX_RANGE, seed=1)
 
-    def release(data: np.ndarray, prune: Any = "optimal") -> fastdp.Release:
+    def release(data: np.ndarray, prune: int = 2) -> fastdp.Release:
         return fastdp.ToPS(shared.EPSILON, shared.BOUND, prune=prune).release(data)
 
     def careful(prune: int) -> np.ndarray:
@@ -156,7 +156,7 @@ def whole_release() -> Group:
     tasks: dict[str, Callable[[], Any]] = {
         COPY_OF_RELEASE: lambda: np.copyto(out, body),
         "copy of the published part into new memory": body.copy,
-        "fastdp ToPS (prune optimal: 2)": lambda: release(values),
+        "fastdp ToPS (prune 2)": lambda: release(values),
         "fastdp ToPS, int32 input": lambda: release(integers),
         "careful NumPy ToPS, prune = 2, float noise (unsafe)": lambda: careful(2),
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),
