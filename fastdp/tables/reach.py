@@ -54,10 +54,10 @@ class Newcomers:
         """Add rows in windows from number ``first`` on."""
         windows = rows.windows - first
         inside = (rows.codes >= 0) & (windows >= 0) & (windows < self._windows)
-        entries, windows, codes, hashes = (each[inside] for each in (rows.entries, windows, rows.codes, rows.hashes))
+        entries, windows, codes = (each[inside] for each in (rows.entries, windows, rows.codes))
         numbers = self._seen.of(entries, codes if self._by_key else np.zeros_like(codes))
         more = self._seen.size - self._firsts.size
-        for held, part in ((self._firsts, windows), (self._hashes, hashes)):
+        for held, part in ((self._firsts, windows), (self._hashes, rows.hashes[inside])):
             held.add(np.full(more, np.iinfo(part.dtype).max, part.dtype))
             np.minimum.at(held.array, numbers, part)
 
