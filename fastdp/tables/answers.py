@@ -261,6 +261,12 @@ class View:
         each = self.released.counts(name, column)
         return each.steps[0].astype(np.float64)[self.starts], each.noise[0]
 
+    def reach(self, column: str) -> tuple[Floats, DrawnNoise, bool]:
+        by_key = self.depth > 0
+        each = self.released.counts("key reach" if by_key else "reach", column)
+        found = each.steps.astype(np.float64)[:, self.stops - 1]
+        return found, each.noise[0], not by_key or self.released.shares.plan.all_keys
+
     def histogram(self, column: str) -> Histogram:
         released, leaves = self.released, self.answers.leaves
         counts, excess = (released.counts(name, column) for name in ("histogram", "excess"))

@@ -344,10 +344,13 @@ def _planned(
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
-            own = next(q for q in shares.quantities if (q.name, q.column) == (each.needs[0], each.column))
-            noise = drawn(shares.distribution(own, shares.cells))
-            if (counted := each.expected(noise, confidence)) is not None:
-                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "excess")
+            names = each.needs if each.kind == "reach" else each.needs[:1]
+            for own in (q for q in reversed(shares.quantities) if q.column == each.column and q.name in names):
+                noise = drawn(shares.distribution(own, shares.level_of(own)))
+                if (counted := each.expected(noise, confidence, windows)) is not None:
+                    of = " of all keys" if own.name == "reach" and plan.by else ""
+                    errors[each.name + of] = Expected(*counted, in_rows=own.name == "excess")
+            if each.name in errors:
                 continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.per_row:
