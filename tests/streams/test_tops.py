@@ -110,18 +110,6 @@ def test_shape_of_the_hierarchy() -> None:
             assert plan.nodes == sum(plan.leaves // fan_out**level for level in range(plan.levels))
 
 
-def test_eq_7_uses_the_real_logarithm() -> None:
-    for fan_out, max_range in itertools.product((2, 3, 16), (17, 100, 257, 100_000, 2**20)):
-        depth = math.log(max_range, fan_out)
-        height = next(h for h in range(64) if fan_out**h >= max_range)
-        for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
-            errors = [
-                (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2 / epsilon**2 + fan_out ** (2 * s) / 36
-                for s in range(height)
-            ]
-            assert Hierarchy(fan_out).plan(epsilon, max_range).pruned == errors.index(min(errors))
-
-
 def test_grid_and_its_proof() -> None:
     assert make_grid(1657, None, 0.05, 2**20, 5, 16).resolution == 2.0**-22
     assert make_grid(1.0, None, 0.5, 2**20, 5, 16).resolution == 2.0**-32
