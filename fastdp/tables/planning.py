@@ -194,8 +194,8 @@ def plan(
     Raises
     ------
     ParameterError
-        For an argument out of range, or both or none of ``epsilon`` and ``half_width``, or of ``statistics`` and
-        ``size``.
+        For an argument out of range, both or none of ``epsilon`` and ``half_width``, or of ``statistics`` and
+        ``size``, or noise that hides all expected numbers, even those of all windows and keys together.
 
     Notes
     -----
@@ -344,10 +344,13 @@ def _planned(
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
-            own = next(q for q in shares.quantities if (q.name, q.column) == (each.needs[0], each.column))
-            noise = drawn(shares.distribution(own, shares.cells))
-            if (counted := each.expected(noise, confidence)) is not None:
-                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "excess")
+            names = each.needs if each.kind == "reach" else each.needs[:1]
+            for own in (q for q in reversed(shares.quantities) if q.column == each.column and q.name in names):
+                noise = drawn(shares.distribution(own, shares.level_of(own)))
+                if (counted := each.expected(noise, confidence, windows)) is not None:
+                    of = " of all keys" if own.name == "reach" and plan.by else ""
+                    errors[each.name + of] = Expected(*counted, in_rows=own.name == "excess")
+            if each.name in errors:
                 continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.per_row:
@@ -360,8 +363,26 @@ def _planned(
             ways = f"noise is as large as the number: expected {ways_of(shares, each.column, tail)}"
             found = replace(found, drowned=far or ways)
         errors[each.name] = found
+    if plan.key_rule != "private":
+        # Of how many keys all rows are is not known then.
+        _check_whole(released, answers, errors)
     every = None if plan.calendar is None else plan.calendar.every
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
+
+
+def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected]) -> None:
+    """ParameterError if noise hides every number, even that of all windows and keys together."""
+    told, span = "", (np.array([0]), np.array([released.edges.size - 1]))
+    for each in released.statistics:
+        expected = errors[each.name]
+        if not expected.drowned:
+            return
+        whole = answers.about(each, *span, depth=0)
+        value, error = float(whole.estimate[0, 0]), answers.normal * float(whole.std_error[0, 0])
+        if error < abs(value):
+            return
+        told = told or f"{each.name} of all rows would be {value:.4g} +- {error:.4g}; {expected.drowned}"
+    raise ParameterError(f"epsilon = {released.shares.plan.epsilon:.4g}: {told}", parameter="epsilon")
 
 
 def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) -> tuple[Shares, dict[str, Tail]]:
