@@ -183,7 +183,7 @@ class StepNoise:
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
         """First draws of each of the streams `rows` in its step: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
-        which = rows.tolist()
+        which: list[int] = rows.tolist()
 
         def key_of(row: int) -> Key:
             i = which[row]
