@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
@@ -378,7 +378,7 @@ class Odometer:
         if entry.counts:
             self._count(account, said, times)
             # Infinite ones are counted apart from the sums: after a cancellation the sums must be exactly as before.
-            for measure, amount in ({} if math.isinf(said.epsilon) else _amounts(entry, region)).items():
+            for measure, amount in ({} if math.isinf(said.epsilon) else _amounts(said, entry.kind, region)).items():
                 sums = account.sums.setdefault(measure, [0, 0, 0])
                 if region.scope == WHOLE:
                     sums[WHOLE] += times * amount
@@ -647,11 +647,12 @@ class Odometer:
         )
 
 
-def _amounts(entry: Entry, region: Region) -> dict[int, int]:
+@lru_cache(maxsize=256)
+def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
     """Cost of a release with a finite epsilon, by measure; measures of cost 0 are left out."""
-    said, rows = entry.guarantee, entry.guarantee.rows
+    rows = said.rows
     amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
-    if entry.kind not in ELEMENTS and (rows is None or rows.who is None):
+    if kind not in ELEMENTS and (rows is None or rows.who is None):
         amounts[DOUBLE_DELTA] = 0
     amounts[RHO] = rho_of(said)
     if math.isfinite(said.rho):
