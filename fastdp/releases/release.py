@@ -32,6 +32,7 @@ from fastdp.releases.intervals import (
     counter_draws,
     hidden_of_ends,
     rate_of_blocks,
+    saturated,
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
@@ -196,7 +197,7 @@ class Release:
         if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
-            return "for true sums, by a model of the part of values beyond the threshold"
+            return "for true sums, by a model: as many values lie beyond the threshold as in the hold-out"
         return "for sums of values clipped to the threshold, not for true ones"
 
     # One stream of many.
@@ -343,8 +344,15 @@ class Release:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         if self.noise is not None and self.noise.above:
             # Taken for exponential.
-            high = high - math.log1p(-confidence) * self._excess(self.noise, first, last)
+            tail = -math.log1p(-confidence) * self._excess(self.noise, first, last)
+            # A value is at most bound / theta times what is left of it.
+            most = np.maximum(high, 0.0) * max(1.0, self.noise.bound / self._least_threshold)
+            high = np.minimum(high + tail, np.maximum(most, high))
         return np.minimum(low, answers), np.maximum(high, answers)
+
+    @property
+    def _least_threshold(self) -> float:
+        return self.threshold if self.revision is None else float(self.revision.thetas.min())
 
     def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
         """Estimate the sum of values beyond theta."""
@@ -353,7 +361,22 @@ class Release:
         count = self.values.size
         whole = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([count])
         mean = replace(self, values=self._published, online=True)._sums(*whole)[0] / max(count, 1)
-        return (last - first) * noise.excess(self.threshold, mean)
+        rate, theta = noise.excess(self.threshold, mean), self.threshold
+        excess: Floats = np.multiply(last - first, rate)
+        if self.nodes is None and self.block > 1:
+            # Blocks near theta show nothing of what it cuts off.
+            edges, levels = self._hidden[0], np.diff(self._block_prefix(self.block)[1]) / (self.block * theta)
+            doubt = 2.0 * math.sqrt(noise.draw(theta).variance) * noise.resolution / (self.block * theta)
+            # Means of so many blocks have little noise.
+            together = np.arange(levels.size) // math.ceil((10.0 * doubt) ** 2 + 1.0)
+            means = np.bincount(together, levels) / np.bincount(together)
+            # Where theta's rule lets any number of values lie above theta, those of the hold-out may have too.
+            resolved = noise.above + noise.slope * (noise.bound - theta) < 1.0
+            cut = saturated(levels if resolved else 0.0 * levels, means[together] - min(doubt, 0.1), np.diff(edges))
+            more = np.where(cut, np.maximum(levels * (noise.bound - theta) - rate, 0.0), 0.0)
+            before = np.concatenate([np.zeros(1), np.cumsum(more * self.block)])
+            excess += np.interp(last, edges, before) - np.interp(first, edges, before)
+        return excess
 
     @validation.plain
     def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
@@ -527,7 +550,12 @@ class Release:
             nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
             revisions=tuple(replace(revision, threshold=revision.threshold * factor) for revision in self.revisions),
             noise=self.noise
-            and replace(self.noise, resolution=self.noise.resolution * factor, bound=self.noise.bound * factor),
+            and replace(
+                self.noise,
+                resolution=self.noise.resolution * factor,
+                bound=self.noise.bound * factor,
+                slope=self.noise.slope / factor,
+            ),
             _base=None if self._base is None else self._base * factor,
             _prefix={},
         )
