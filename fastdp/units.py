@@ -12,8 +12,6 @@ from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration
@@ -64,10 +62,9 @@ def as_name(name: str, value: object) -> str:
 def _as_basis(name: str, value: object) -> str | tuple[float, ...]:
     if isinstance(value, str):
         return validation.choice(name, value, get_args(BasisName))
-    try:
-        found = tuple(np.asarray(value, float).ravel().tolist())
-    except (TypeError, ValueError):
-        found = ()
+    listed: Any = value.tolist() if hasattr(value, "tolist") else value
+    numbers = isinstance(listed, (list, tuple)) and all(isinstance(each, (int, float)) for each in listed)
+    found = tuple(map(float, listed)) if numbers else ()
     if len(set(found)) < 2 or not all(map(math.isfinite, found)):
         raise refusal(name, None, "'auto', 'calendar', 'windows', or a curve: finite numbers that are not all equal")
     return found

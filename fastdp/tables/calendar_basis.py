@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.consistent import grouped, local_times, range_sums
 from fastdp.units import zone_of
@@ -83,7 +83,7 @@ class Basis:
     @property
     def window(self) -> float:
         """Root mean square over windows of the error of one whose numbers each have error 1."""
-        return math.sqrt(self.size / len(self.columns)) / 2**BITS
+        return math.sqrt(self.size / len(self.columns)) * 2.0**-BITS
 
     def numbers(self, sums: Integers) -> Integers:
         """Q' of exact sums modulo 2^64: int64[n, m, K] of int64[n, W, K]."""
@@ -119,9 +119,9 @@ def calendar_basis(edges: Integers, time_zone: str | None, curve: Sequence[float
     windows, span = edges.size - 1, (int(edges[-1]) - int(edges[0])) / DAY
     usual, place = float(np.median(np.diff(edges))) / DAY, np.arange(windows)
     local = local_times(edges[:-1], zone_of(time_zone)) / DAY
-    found: list[tuple[float, Floats]] = []
+    found: list[tuple[float, Array]] = []
 
-    def add(share: float, phase: Floats, most: int, factor: Floats | float = 1.0) -> None:
+    def add(share: float, phase: Array, most: int, factor: Array | float = 1.0) -> None:
         for h in range(1, most + 1):
             found.extend((share / h**2, factor * wave(2.0 * np.pi * h * phase)) for wave in (np.cos, np.sin))
 
@@ -179,9 +179,10 @@ class CalendarFit:
         self, basis: Basis, numbers: Integers, noise: DrawnNoise, left: float, parents: Sequence[Integers]
     ) -> None:
         columns = basis.columns.astype(np.float64)
-        weights: Floats = np.linalg.solve(columns.T @ columns, columns.T).T
+        weights = np.asarray(np.linalg.solve(columns.T @ columns, columns.T).T, np.float64)
         self.noise, self._left = noise, left / math.sqrt(max(1, weights.shape[0] * numbers.shape[1]))
-        values, keys = weights @ numbers, np.ones(numbers.shape[1])
+        values: Floats = weights @ numbers
+        keys: Floats = np.ones(numbers.shape[1])
         self.values, self._keys = [values], [keys]
         for depth in range(len(parents) - 1, -1, -1):
             count = parents[depth - 1].size if depth else 1

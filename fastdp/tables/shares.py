@@ -405,7 +405,7 @@ def shares_of(plan: TablePlan) -> Shares:
                 # Cells alone have counts.
                 losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
     moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
-    moved, window = k, 1.0
+    moved, window = float(k), 1.0
     if plan.basis is not None:
         in_keys = min(k, (plan.nodes or (1,))[-1])
         moves[True] = plan.basis.moved(l2_square(k, plan.per_window), in_keys, gaussian=gaussian)
