@@ -63,6 +63,10 @@ def make_shares(
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
         raise refusal("per", unit.per, "None without windows, or the column of times")
+    for each in statistics:
+        if each.kind == "reach" and unit.column not in (None, each.column):
+            wanted = f"reach of {unit.column!r}, the persons, or a unit of rows"
+            raise refusal("statistics", {each.column: "reach"}, wanted)
     levels = None if levels is None else validation.flag("levels", levels)
     asked = tuple(statistics), column_plans(statistics, bounds), time, unit, calendar, periods, epsilon, delta
     shares = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
@@ -99,6 +103,8 @@ def _checked(unit: Unit) -> Unit:
 
 def check_online(plan: TablePlan) -> None:
     """ParameterError unless rows that count are known as windows close."""
+    if any(each.kind == "reach" for each in plan.statistics):
+        raise refusal("statistics", "reach", "another statistic online")
     replace(plan, online=True).check_basis()
     if plan.has_others:
         raise refusal("others", True, "False online, where a key may appear later")
@@ -150,7 +156,7 @@ def aggregate(
         :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
-        and "nunique" (distinct entries) of each column; "*": "count", the number of rows.
+        "nunique" (distinct entries) and "reach" (those so far) of each column; "*": "count", the number of rows.
     time : str or Time, optional
         The column of times (dates, datetimes of one time zone or none, ISO texts), with ``every``; or a
         :class:`fastdp.Time`.  By default there is one number for all rows.

@@ -166,6 +166,26 @@ class TablePlan:
     def contributions(self) -> int:
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
+    @cached_property
+    def most_keys(self) -> int:
+        """Keys in which a person counts, of its reach."""
+        listed = len(self.keys) if self.key_rule == "given" else MAX_CELLS
+        return min(self.contributions, listed)
+
+    @property
+    def all_keys(self) -> bool:
+        """True if entries count in all of their keys."""
+        return not self.by or self.who is None or (self.key_rule == "given" and self.most_keys == len(self.keys))
+
+    @cached_property
+    def bounds_rows(self) -> bool:
+        """True if a statistic depends on which rows of a person count."""
+        return self.who is not None and any(each.kind != "reach" for each in self.statistics)
+
+    def is_person(self, name: str) -> bool:
+        """True for a column that is asked for reach alone, of persons, who are read anyway."""
+        return name == self.who and self.parts[name][0] == "reach"
+
     @property
     def per_window(self) -> int | None:
         return self.unit.per_window
@@ -227,7 +247,9 @@ class TablePlan:
         """Names of the measured sums, by column."""
         # Where ends are public, and online, windows say nothing of each other.
         public = tuple(column.name for column in self.columns if column.given or self.online)
-        return _parts(self.statistics, tuple(column.name for column in self.columns), public)
+        found = _parts(self.statistics, tuple(column.name for column in self.columns), public)
+        without = {name: tuple(part for part in each if part != "key reach") for name, each in found.items()}
+        return found if self.by else without
 
     # Noise.
 

@@ -11,6 +11,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import concentrated
 from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.quantities import ROWS, Quantity
+from fastdp.tables.reach import NEW
 from fastdp.tables.shares import MOST_DROPPED, Line, Shares
 from fastdp.units import Times, UnitRows
 
@@ -117,7 +118,22 @@ def _where(shares: Shares, line: Line) -> str:
     return f"{nodes}, {'each window' if level.each else 'all windows'}"
 
 
+def _new_entries(shares: Shares, line: Line, where: str) -> str:
+    plan = shares.plan
+    told = "a row takes an entry from one window to another"
+    if plan.who is not None:
+        each = f" in each of its first {plan.most_keys} keys" if line.level == shares.cells and plan.by else ""
+        told = f"a person is new once{each}" + (", or in another window" if plan.periods is not None else "")
+    moved, scale = f"{line.moved} in all", f"Laplace noise of scale {line.moved} / epsilon"
+    if shares.gaussian:
+        sigma = f"sqrt({line.moved}) / {line.loss:g}: rho = {line.loss:g}^2 / 2"
+        moved, scale = f"sqrt({line.moved}) in the L2 norm", f"Gaussian noise of sigma {sigma}"
+    return f"{where}, {told}: a unit changes the numbers of new ones by {moved}, discrete {scale}"
+
+
 def _numbers(shares: Shares, line: Line, q: Quantity, where: str) -> str:
+    if q.name in NEW:
+        return _new_entries(shares, line, where)
     plan, k, moved, most = shares.plan, shares.plan.contributions, line.moved, f"{q.sensitivity}"
     if not q.counts and q.column != ROWS and plan.column(q.column).chooses:
         most = "clip" if q.name == "total" else f"the most that a chosen clip allows, up to {most},"
@@ -189,7 +205,7 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
     k = plan.contributions
     if plan.who is None and k > 1:
         said.append(f"a unit has at most {k} rows, on the caller's word (fastdp.Person enforces it)")
-    if plan.who is not None:
+    if plan.bounds_rows:
         where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
         rows = f"of a person (column {plan.who!r}) the {k} rows of least keyed hash {where} count"
         said.append(f"{rows}, whatever other persons do")

@@ -70,10 +70,12 @@ class TableRelease:
         for name in plan.by:
             if (type_of := arrow_type(self.source, name)) is not None:
                 self._keys.check_type(name, type_of)
-        nunique = any("distinct" in each.needs for each in plan.statistics)
-        if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
+        sets = any(each.kind == "nunique" or (each.kind == "reach" and plan.who is None) for each in plan.statistics)
+        if self.source.add is not None and (sets or plan.chooses_rows or not plan.has_public_cells):
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
-            raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")
+            raise ParameterError(
+                f"expected {public}, no reach but of persons: an engine adds up numbers of public windows and keys"
+            )
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
             raise no_rows()
 
@@ -100,7 +102,8 @@ class TableRelease:
         weights = None
         if plan.key_rule == "private" and not shares.plan.selects_cells:
             weights = found.sum_key_weights(keys.words(), shares.key_rule(), self.key)
-        return replace(self, shares=shares, key=key)._choose(keys, ends, found.kept(shares.plan), weights)
+        part = found.part(shares.plan, keys.words())
+        return replace(self, shares=shares, key=key)._choose(keys, ends, part, weights)
 
     def _tally(
         self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None, rest: Rest
@@ -117,7 +120,7 @@ class TableRelease:
         plan, shares = self.plan, self.shares
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
-        if tally is not None and plan.who is not None:
+        if tally is not None and plan.bounds_rows:
             counted = self._number(shares, "counted", int(tally.rows[0]))
         published: Integers | None = None
         if tally is not None and plan.key_rule in ("public", "private"):
@@ -168,7 +171,7 @@ class TableRelease:
         quantities = shares.quantities_at(ends)
         tally = self._tally(plan, keys, part, quantities, _rest(shares, chosen))
         row_numbers = None
-        if plan.who is not None:
+        if plan.bounds_rows:
             counted = counted or self._number(shares, "counted", int(tally.rows[0]))
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
             row_numbers = RowNumbers(counted, self._number(shares, "dropped", int(tally.rows[1])))

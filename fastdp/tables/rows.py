@@ -16,6 +16,7 @@ from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, f
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.quantities import MISSING_ENTRY, CellRows, not_finite
+from fastdp.tables.reach import EntryRows
 from fastdp.tables.shares import MOST_DROPPED
 from fastdp_kernels.tables import person_rows
 
@@ -39,16 +40,22 @@ class BatchRows(NamedTuple):
 class Part(NamedTuple):
     """Rows that count of a table, or of a part of it: with persons one batch.
 
-    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count.
+    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count;
+    ``all_rows``: of persons, if their reach is asked for.
     """
 
     read: Reads
     sizes: Integers | None = None
     dropped: int = 0
+    all_rows: EntryRows | None = None
 
     def numbered(self, numbers: Integers) -> Part:
         """The same with other numbers of keys, int64[K]."""
-        return self._replace(read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()))
+        rows = self.all_rows
+        rows = None if rows is None else rows._replace(codes=numbers[rows.codes])
+        return self._replace(
+            read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()), all_rows=rows
+        )
 
 
 def read_rows(
@@ -79,7 +86,10 @@ def read_rows(
         if see_times is not None:
             see_times(times if present is None else times[present])
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
-        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
+        listed = [
+            np.zeros(size) if plan.is_person(column.name) else column_values(batch.column(column.name), column)
+            for column in plan.columns
+        ]
         values = np.empty((0, size))
         if listed:
             values = np.stack(listed) if len(listed) > 1 else listed[0][None]
@@ -172,6 +182,10 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
+    def part(self, plan: TablePlan, words: Integers) -> Part:
+        """Rows that count, and all that a person's reach needs; ``words``: 64 bits of each key."""
+        return self.kept(plan)._replace(all_rows=self._all_rows(plan, words))
+
     def kept(self, plan: TablePlan) -> Part:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
@@ -183,8 +197,20 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        groups, rows = groups[flags], CellRows(windows[flags], codes[flags], values)
-        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], dropped)
+        rows, own = CellRows(windows[flags], codes[flags], values), groups[flags]
+        return Part(lambda: iter((rows,)), np.bincount(own)[own], dropped)
+
+    def _all_rows(self, plan: TablePlan, words: Integers) -> EntryRows | None:
+        if not any(each.kind == "reach" for each in plan.statistics):
+            return None
+        persons, codes = self._groups.array, self._codes.array
+        if plan.periods is not None:
+            persons = self._periods.pairs[:, 0].take(persons)
+        hashes = np.zeros(codes.size, np.uint64)
+        if not plan.all_keys:
+            digests, values = self.persons.digests.pairs.take(persons, axis=0), np.empty((0, codes.size))
+            hashes = person_rows.hash_rows(self._hashing, digests, np.zeros_like(codes), words[codes], values)
+        return EntryRows(persons, self._windows.array, codes, hashes)
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:

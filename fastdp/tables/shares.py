@@ -25,8 +25,8 @@ from fastdp.noise.sampler import (
     laplace_distribution,
     noise_distribution,
 )
-from fastdp.notebook import as_html
-from fastdp.tables import consistent
+from fastdp.notebook import as_html, as_text
+from fastdp.tables import consistent, reach
 from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -56,6 +56,8 @@ SIZES_OF_KNOWN = Fraction(1, 100)
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
 #: Parts of a quantile in one sum's share: the table's counts, cells' bins, excesses.
 OF_QUANTILES = {"table": Fraction(2, 25), "histogram": Fraction(23, 50), "excess": Fraction(23, 50)}
+#: The same of reach: the whole, and keys.
+OF_REACH = {"reach": Fraction(1, 3), "key reach": Fraction(2, 3)}
 #: Share of the budget that the choice of keys and of a person's rows leave, at least.
 LEFT = Fraction(1, 20)
 #: Share of the cells by which the noise is chosen before the table is read, if levels are asked for.
@@ -161,6 +163,10 @@ class Shares:
     def cells(self) -> Level:
         return next(iter(self.levels))
 
+    def level_of(self, quantity: Quantity) -> Level:
+        """Level of counts: that of the cells, or the whole in each window."""
+        return Level(0, True) if quantity.name == "reach" else self.cells
+
     def helper(self, purpose: str, column: str = ROWS) -> float:
         """Loss of a choice or number; 0 if there is none."""
         return self.helpers.get((purpose, column), 0.0)
@@ -169,6 +175,8 @@ class Shares:
         return self.losses[quantity.name, quantity.column, level]
 
     def moved(self, quantity: Quantity, each: bool) -> int:
+        if quantity.name in reach.NEW:
+            return reach.moved_by(self.plan, quantity.name, squares=self.gaussian)
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def moved_by(self, purpose: str) -> int:
@@ -288,7 +296,8 @@ class Shares:
                 moved = self.moved(q, level is None or level.each)
                 found.append(Line("sums", q.column, q, level, self.loss_of(q, level), moved))
         for q in (each for each in self.quantities if each.counts):
-            found.append(Line("counts", q.column, q, self.cells, self.loss_of(q, self.cells), self.moved(q, True)))
+            level = self.level_of(q)
+            found.append(Line("counts", q.column, q, level, self.loss_of(q, level), self.moved(q, True)))
         of_columns = [(purpose, column.name) for column in plan.columns for purpose in OF_COLUMN]
         of_columns += [each for each in self.helpers if each[0] == "residual"]
         for purpose, column in [*of_columns, ("keys", ROWS), *((purpose, ROWS) for purpose in OF_ALL)]:
@@ -338,10 +347,7 @@ class Shares:
         return rows
 
     def __str__(self) -> str:
-        rows = [HEADS, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-        return "\n".join(line.rstrip() for line in shown)
+        return as_text([HEADS, *self.rows])
 
     def _repr_html_(self) -> str:
         return as_html(f"Shares of {'rho' if self.gaussian else 'epsilon'}", HEADS, self.rows)
@@ -349,14 +355,14 @@ class Shares:
 
 def shares_of(plan: TablePlan) -> Shares:
     """All numbers of a plan; ParameterError for keys that take nearly all."""
-    gaussian, persons = plan.noise == "gaussian", plan.who is not None
+    gaussian = plan.noise == "gaussian"
     key_delta, noise_delta = deltas_of(plan)
     loss = _zcdp_loss(plan.epsilon, noise_delta) if gaussian else plan.epsilon
     # Amounts of epsilon, or of twice rho, add up; a loss is the amount or its root.
     whole, k, power = Fraction(loss) ** (2 if gaussian else 1), plan.contributions, 2 if gaussian else 1
     used = {
-        "counted": persons,
-        "dropped": persons,
+        "counted": plan.bounds_rows,
+        "dropped": plan.bounds_rows,
         "others": plan.has_others and plan.selects_cells,
         "auto": plan.chooses_rows,
     }
@@ -401,8 +407,8 @@ def shares_of(plan: TablePlan) -> Shares:
             each = amount * own
             if not knows_levels:
                 losses[part, name, None] = _loss(each, power)
-            for level, share in levels.items():
-                # Cells alone have counts.
+            # Cells alone have counts, or the whole.
+            for level, share in {Level(0, True): Fraction(1), **levels}.items():
                 losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
     moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
     moved, window = float(k), 1.0
@@ -438,7 +444,7 @@ def shares_of(plan: TablePlan) -> Shares:
 @lru_cache(maxsize=256)
 def _within(parts: tuple[str, ...]) -> Mapping[str, Fraction]:
     """Share of each part in its column's budget."""
-    found = {part: OF_QUANTILES.get(part, Fraction(1)) for part in parts}
+    found = {part: (OF_QUANTILES | OF_REACH).get(part, Fraction(1)) for part in parts}
     whole = sum(found.values())
     return {part: own / whole for part, own in found.items()}
 

@@ -24,6 +24,7 @@ from fastdp.tables.quantities import (
     drawn,
     not_finite,
 )
+from fastdp.tables.reach import NEW, EntryRows, Newcomers, running
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -42,23 +43,35 @@ class Sums:
         cells = (plan.stop or 0) - self._first, keys
         self._summed = [(place.get(each.column, 0), each) for each in quantities if not each.counts]
         self._counted = [
-            (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
-            for each in quantities
-            if each.name in COUNTED
+            (place[each.column], _counts_of(each, cells, plan)) for each in quantities if each.name in COUNTED
         ]
         self._sums: Integers = np.zeros((len(self._summed), *cells), np.int64)
+        self._persons = plan.who is not None
 
     def add(self, rows: CellRows) -> None:
         """Add rows; DataError for NaN or infinity in one that counts."""
         for at, counts in self._counted:
-            counts.add(rows, rows.values[at], self._first)
+            if not (self._persons and isinstance(counts, Newcomers)):
+                counts.add(rows, rows.values[at], self._first)
         for (at, quantity), into in zip(self._summed, self._sums, strict=True):
             values = rows.values[at] if quantity.column != ROWS else _NO_VALUES
             if not quantity.add(rows, values, self._first, into):
                 raise not_finite()
 
+    def see(self, rows: EntryRows) -> None:
+        """Add rows of persons, those dropped too, to their reach."""
+        for _, counts in self._counted:
+            if isinstance(counts, Newcomers):
+                counts.see(rows, self._first)
+
     def numbers(self) -> list[Integers]:
         return [self._sums, *(each.numbers() for _, each in self._counted)]
+
+
+def _counts_of(quantity: Quantity, cells: tuple[int, int], plan: TablePlan) -> BinCounts | DistinctCounts | Newcomers:
+    if quantity.name in NEW:
+        return Newcomers(quantity, cells, None if plan.all_keys else plan.most_keys)
+    return (DistinctCounts if quantity.name == "distinct" else BinCounts)(quantity, cells)
 
 
 def exact_sums(
@@ -83,7 +96,7 @@ def vectors(
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
     counted = (each for each in quantities if each.name in COUNTED)
     for quantity, counts in zip(counted, exact[1:], strict=True):
-        yield shares.cells, (quantity,), counts
+        yield shares.level_of(quantity), (quantity,), counts
 
 
 @dataclass(frozen=True)
@@ -140,10 +153,12 @@ def release(
     span: tuple[int, int],
     keys: Keys,
     published: Integers | None = None,
+    before: Mapping[tuple[str, str], Integers] | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    ``published`` counts, by which keys were chosen, replace those of the cells.
+    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach by quantity and
+    column in the window before.
     """
     found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):
@@ -152,6 +167,10 @@ def release(
             found += _quantiles(own, sums, noisy)
             continue
         each = noisy(level, group, sums)
+        if group[0].name in NEW:
+            whole = found[-1].steps[0] if group[0].name == "key reach" else None
+            begun = (before or {}).get((group[0].name, group[0].column), np.zeros((3, sums.shape[2]), np.int64))
+            each = replace(each, steps=running(each.steps[0], begun, whole))
         if published is not None and group[-1].name == "count":
             each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
         found.append(each)
