@@ -119,8 +119,8 @@ class Answers:
     def fit(self, i: int) -> Consistent | CalendarFit:
         if i not in self._fits and (basis := self.released.shares.plan.basis) is not None:
             cells, left = self.released.sums[0], self.released.residuals[i]
-            most = max(left.value + one_sided(self.confidence) * math.sqrt(left.variance), 0.0)
-            self._fits[i] = CalendarFit(basis, cells.steps[i], cells.noise[i], most, self.released.parents)
+            norm = left.value, left.value + one_sided(self.confidence) * math.sqrt(left.variance)
+            self._fits[i] = CalendarFit(basis, cells.steps[i], cells.noise[i], norm, self.released.parents)
         if i not in self._fits:
             measured: list[tuple[Level, Floats, Variance]] = [
                 (each.level, each.steps[i].astype(np.float64), each.noise[i].variance) for each in self.released.sums
@@ -322,8 +322,8 @@ class View:
             half = np.sqrt(variance) * max(longest, self.normal) + 1.0
         if isinstance(fit, CalendarFit):
             # What no column holds, as if it were normal: windows and ranges are covered on average.
-            variance = variance + fit.errors(*given) ** 2
-            half = np.hypot(half, self.normal * fit.errors(*given))
+            usual, most = fit.errors(*given)
+            variance, half = variance + usual**2, np.hypot(half, self.normal * most)
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums + side * half) * quantity.resolution for side in (-1, 1))
         if released.selection is not None and quantity.name == "count" and depth == len(released.parents):

@@ -51,6 +51,9 @@ class Basis:
     def size(self) -> int:
         return int(self.columns.shape[1])
 
+    def __str__(self) -> str:
+        return f"{self.size} number{'s' if self.size > 1 else ''} of a calendar"
+
     def first(self, size: int) -> Basis:
         """The first columns."""
         rest = self.rest + math.fsum(self.expected[size:])
@@ -172,15 +175,22 @@ def best_size(basis: Basis, noise: Callable[[int], float], level: float) -> tupl
 class CalendarFit:
     """Windows of every node by released numbers, int64[m, K], as least squares give them.
 
-    ``noise``: of a number; ``left``: released norm of what the columns leave, over all windows and keys.
+    ``noise``: of a number; ``left``: released norm of what the columns leave, over all windows and keys, and the most
+    that it is.
     """
 
     def __init__(
-        self, basis: Basis, numbers: Integers, noise: DrawnNoise, left: float, parents: Sequence[Integers]
+        self,
+        basis: Basis,
+        numbers: Integers,
+        noise: DrawnNoise,
+        left: tuple[float, float],
+        parents: Sequence[Integers],
     ) -> None:
         columns = basis.columns.astype(np.float64)
         weights = np.asarray(np.linalg.solve(columns.T @ columns, columns.T).T, np.float64)
-        self.noise, self._left = noise, left / math.sqrt(max(1, weights.shape[0] * numbers.shape[1]))
+        size = math.sqrt(max(1, weights.shape[0] * numbers.shape[1]))
+        self.noise, self._left = noise, tuple(max(each, 0.0) / size for each in left)
         values: Floats = weights @ numbers
         keys: Floats = np.ones(numbers.shape[1])
         self.values, self._keys = [values], [keys]
@@ -200,8 +210,8 @@ class CalendarFit:
         out: Floats = self.noise.variance * np.square(weights).sum(axis=1)[:, None] * self._keys[depth]
         return out
 
-    def errors(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """Root mean square, over ranges of such lengths, of what the columns leave: at most.
+    def errors(self, depth: int, starts: Integers, stops: Integers) -> tuple[Floats, Floats]:
+        """Root mean square, over ranges of such lengths, of what the columns leave, and the most that it is.
 
         A range's part is at most its length times that of a window, and the part of the range itself that the columns
         leave, times the norm.
@@ -209,5 +219,5 @@ class CalendarFit:
         lengths = (stops - starts).astype(np.float64)
         inside = (range_sums(self._weights, starts, stops) * range_sums(self._columns, starts, stops)).sum(axis=1)
         apart = np.sqrt(np.maximum(lengths - inside, 0.0) * len(self._weights))
-        out: Floats = self._left * np.minimum(lengths, apart)[:, None] * self._keys[depth]
-        return out
+        each = np.minimum(lengths, apart)[:, None] * self._keys[depth]
+        return self._left[0] * each, self._left[1] * each

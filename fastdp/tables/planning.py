@@ -261,7 +261,7 @@ def plan(
 
     def at(number: float, **changed: Any) -> Plan:
         made = make_shares(asked, time, epsilon=number, **given | changed)
-        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
+        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence, beside=bool(changed))
 
     def with_ways(found: Plan) -> Plan:
         if not isinstance(unit, Person) or unit.per_window is None or windows == 1:
@@ -274,7 +274,7 @@ def plan(
                 except ParameterError:  # a calendar does not fit the statistics
                     continue
                 numbers = cast("Shares", way.shares).plan.basis
-                name = "noise in each window" if numbers is None else f"in {numbers.size} numbers of a calendar"
+                name = "noise in each window" if numbers is None else f"noise in {numbers}"
                 ways[name + "".join(f", with {argument(**changed)}" for _ in changed)] = way
         return replace(found, ways={name: next(iter(way.errors.values())).std_error for name, way in ways.items()})
 
@@ -340,8 +340,15 @@ def _planned_array(
 
 
 def _planned(
-    shares: Shares, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+    shares: Shares,
+    windows: int,
+    rows: float | None,
+    mean: float | Mapping[str, float] | None,
+    confidence: float,
+    *,
+    beside: bool = False,
 ) -> Plan:
+    """Errors of a release; ``beside`` another one they may hide every number."""
     plan, first = shares.plan, shares.plan.start or 0
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     shares = with_path(shares.settled(first, first + windows, *keys.sizes), rows)
@@ -390,7 +397,7 @@ def _planned(
             ways = f"noise is as large as the number: expected {ways_of(shares, each.column, tail)}"
             found = replace(found, drowned=far or ways)
         errors[each.name] = found
-    if plan.key_rule != "private":
+    if plan.key_rule != "private" and not beside:
         # Of how many keys all rows are is not known then.
         _check_whole(released, answers, errors)
     every = None if plan.calendar is None else plan.calendar.every

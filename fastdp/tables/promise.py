@@ -142,7 +142,7 @@ def _numbers(shares: Shares, line: Line, q: Quantity, where: str) -> str:
         sigma = f"Gaussian noise of sigma {norm}" if shares.gaussian else f"Laplace noise of scale {norm}"
         change = f"{norm} * {most} in the {'L2' if shares.gaussian else 'L1'} norm"
         return (
-            f"{plan.basis.size} numbers of a calendar, of integer columns 2^{BITS} long: rows of a unit change those "
+            f"{plan.basis}, of integer columns 2^{BITS} long: rows of a unit change those "
             f"of all keys by {change}, discrete {sigma} * {most} / {line.loss:g}"
         )
     bins = f"; a row is in one bin of each of {q.layers} levels" if q.layers > 1 else ""
@@ -228,7 +228,7 @@ def path_taken(shares: Shares) -> str:
     plan = shares.plan
     assert plan.basis is not None  # noqa: S101 - called with one
     whose = "as asked for" if plan.asks_calendar else "taken because it is expected to err three times less"
-    return f"windows follow from {plan.basis.size} noisy numbers of a calendar, {whose}"
+    return f"windows follow from {plan.basis} with noise, {whose}"
 
 
 def _named(name: str, column: str) -> str:

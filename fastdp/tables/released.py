@@ -129,7 +129,7 @@ class Released:
             return self.sums
         found = []
         for each in self.sums:
-            fits = [CalendarFit(basis, *given, 0.0, ()) for given in zip(each.steps, each.noise, strict=True)]
+            fits = [CalendarFit(basis, *given, (0.0, 0.0), ()) for given in zip(each.steps, each.noise, strict=True)]
             steps = np.array([np.rint(fit.values[0]) for fit in fits]).astype(np.int64)
             noise = tuple(DrawnNoise(math.sqrt(one.variance) * basis.window, True) for one in each.noise)
             found.append(replace(each, steps=steps, noise=noise))

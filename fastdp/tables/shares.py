@@ -341,7 +341,7 @@ class Shares:
             # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
             moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
             if self.plan.basis is not None and line.quantity is not None:
-                level, moved = f"{self.plan.basis.size} numbers of a calendar", moved / 2**BITS
+                level, moved = f"{self.plan.basis}", moved / 2**BITS
             numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
         return rows
