@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.tables.columns import Growing, Numbers
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantities import MISSING_ENTRY, CellRows, Quantity
@@ -23,6 +23,9 @@ class EntryRows(NamedTuple):
     windows: Integers
     codes: Integers
     hashes: NDArray[np.uint64]
+
+    def take(self, flags: Flags) -> EntryRows:
+        return EntryRows(self.entries[flags], self.windows[flags], self.codes[flags], self.hashes[flags])
 
 
 def moved_by(plan: TablePlan, name: str, *, squares: bool) -> int:
@@ -52,20 +55,20 @@ class Newcomers:
 
     def see(self, rows: EntryRows, first: int) -> None:
         """Add rows in windows from number ``first`` on."""
-        windows = rows.windows - first
-        inside = (rows.codes >= 0) & (windows >= 0) & (windows < self._windows)
-        entries, windows, codes = (each[inside] for each in (rows.entries, windows, rows.codes))
-        numbers = self._seen.of(entries, codes if self._by_key else np.zeros_like(codes))
+        rows = rows._replace(windows=rows.windows - first)
+        rows = rows.take((rows.codes >= 0) & (rows.windows >= 0) & (rows.windows < self._windows))
+        numbers = self._seen.of(rows.entries, rows.codes if self._by_key else np.zeros_like(rows.codes))
         more = self._seen.size - self._firsts.size
-        for held, part in ((self._firsts, windows), (self._hashes, rows.hashes[inside])):
+        for held, part in ((self._firsts, rows.windows), (self._hashes, rows.hashes)):
             held.add(np.full(more, np.iinfo(part.dtype).max, part.dtype))
             np.minimum.at(held.array, numbers, part)
 
-    def numbers(self) -> Integers:
-        """int64[1, W, K], or [1, W, 1] of all keys."""
+    def numbers(self, left: Integers | None = None) -> Integers:
+        """int64[1, W, K], or [1, W, 1] of all keys; ``left``: keys in which each entry may still count."""
         (entries, codes), firsts = self._seen.pairs.T, self._firsts.array
         if self._by_key and self._most is not None:
-            counted = first_keys(entries, firsts, self._hashes.array, np.full(entries.size, self._most))
+            most = np.full(entries.size, self._most) if left is None else left[entries]
+            counted = first_keys(entries, firsts, self._hashes.array, most)
             codes, firsts = codes[counted], firsts[counted]
         cells = np.bincount(firsts * self._keys + codes, minlength=self._windows * self._keys)
         return cells.reshape(1, self._windows, self._keys)
