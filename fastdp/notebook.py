@@ -1,4 +1,4 @@
-"""Results as HTML, which a notebook shows in place of their text."""
+"""Results as HTML, which a notebook shows in place of their text, and tables as text."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def as_html(
     lines = [f"... and {more:,} rows more"] if more else []
     lines += map(escape, notes)
     return f"<div><strong>{escape(title)}</strong>{table}{'<br>'.join(lines)}</div>"
+
+
+def as_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as lines of aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in shown)

@@ -9,7 +9,7 @@ A frozen dataclass whose fields are :func:`parameter` calls::
 From these follow checks, the publisher's constructor, JSON, noise identity and command line options; meanings are in
 the public class's docstring.
 
-A field annotated with None is optional; ``words=("optimal",)`` accepts these texts too.  Relations between fields:
+A field annotated with None is optional; ``words=("auto",)`` accepts these texts too.  Relations between fields:
 ``_check``.
 """
 

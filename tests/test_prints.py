@@ -68,12 +68,14 @@ def test_a_release_prints_its_own_numbers(release: Any) -> None:
     assert numbers(theta) == [f"{made.threshold:g}"]
     assert numbers(intervals) == []
     answer = made.answer
-    assert len(chosen) == (0 if answer is None else 2)
+    assert len(chosen) == (0 if answer is None else 3)
     if answer is not None:
+        total = made.sum(0, len(made)), *made.interval(0, len(made))
+        assert numbers(chosen[0]) == [f"{total[0][0]:.6g}", "95", *(f"{each[0]:.6g}" for each in total[1:])]
         parts = [f"{fraction:.1%}".rstrip("%") for _, fraction in answer.shares]
-        assert [each.rstrip("%") for each in numbers(chosen[1])] == parts
+        assert [each.rstrip("%") for each in numbers(chosen[2])] == parts
         if answer.sums.size > 1:
-            assert numbers(chosen[0]) == [f"{answer.sums.size:,}", f"{answer.block:,}"]
+            assert numbers(chosen[1]) == [f"{answer.sums.size:,}", f"{answer.block:,}"]
     assert numbers(guarantee) == cost(made.guarantee)
     # A notebook shows the same, and the first values with their index in the input.
     head, body, notes = shown_in_a_notebook(made)

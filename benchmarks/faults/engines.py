@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from benchmarks.shared import table
 from tests.engines import windows
-from tests.engines.scenes import expected, make_job, make_rows
+from tests.engines.scenes import expected, make_job, make_rows, released
 
 #: Children are forked from a process that has imported all; it has no threads.
 WORKERS = multiprocessing.get_context("forkserver")
@@ -137,30 +137,22 @@ def _read_spark(folder: Path, *, windowed: bool = False) -> tuple[list[Any], lis
     return found, kept
 
 
-def _batches(folder: Path, count: int, make: Callable[..., Any]) -> None:
-    """Batches one after the other, while workers are killed."""
-    log, rows = windows.Log(folder / "out"), make_rows(count, STREAMS)
-    with make(make_job(folder), folder / "state", 4) as shards:
-        for number, begin in enumerate(range(0, count, 100), start=1):
-            ids, values, _ = zip(*rows[begin : begin + 100], strict=True)
-            for place, value in zip(*shards.publish(number, list(ids), list(values)), strict=True):
-                log((ids[place], float(value)))
-            time.sleep(0.3)
-
-
 def _dask(folder: Path, count: int) -> None:
+    """Tables of streams one after the other, while workers are killed."""
     import dask
     from distributed import Client, LocalCluster
 
-    from fastdp.engines.dask import DaskShards
-
     # A task that was on three killed workers would be given up.
     dask.config.set({"distributed.scheduler.allowed-failures": 100})
+    log, rows = windows.Log(folder / "out"), make_rows(count, STREAMS)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
+        Client(cluster),
     ):
-        _batches(folder, count, partial(DaskShards, client=client))
+        for stream in sorted({row[0] for row in rows}):
+            found = released(make_job(folder), [row for row in rows if row[0] == stream]).compute()
+            for name, value in zip(found["id"], found["published"], strict=True):
+                log((name, float(value)))
 
 
 def _both(name: str, package: str, rows: int, window_rows: int, **given: Any) -> dict[str, Subject]:

@@ -285,7 +285,7 @@ def _messages(publisher: Any) -> int:
 
 
 ONLINE = (
-    Online("ToPS with keep(), optimal prune", make_tops),
+    Online("ToPS with keep(), prune chosen", make_tops),
     Online("ToPS with keep(), prune=0", lambda: make_tops(prune=0)),
     Online("Adaptive with keep()", lambda: Adaptive(0.5, 200, HOLDOUT, 4096, key=SECRET)),
     Online("PAK with keep()", lambda: fastdp.PAK(0.5, 1e-6, 200.0, 2**20, holdout=HOLDOUT, key=SECRET), HOLDOUT - 1),

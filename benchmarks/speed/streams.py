@@ -1,6 +1,7 @@
 """Every speed of streams that has a target, on one core, side by side with peers."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from benchmarks.shared import item_counts
 from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
 from benchmarks.speed.measure import Group
-from fastdp.noise import Key, discrete_laplace
+from fastdp.noise import Key, Laplace, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import NoisyMax, ThresholdTask
@@ -48,10 +49,11 @@ def sampler() -> Group:
 
 
 def one_number() -> Group:
-    """A measurement of OpenDP called with one integer; none without OpenDP."""
+    """Noise on one integer, and a measurement of OpenDP called with one."""
     measurements = open_dp.one_number(SCALES["10"]) if open_dp.INSTALLED else {}
-    tasks = {name: lambda measurement=measurement: measurement(5) for name, measurement in measurements.items()}
-    return Group("one number", tasks, times=20, limit="OpenDP" if tasks else "")
+    tasks: dict[str, Callable[[], Any]] = {"fastdp.noise.Laplace": partial(Laplace(SCALES["10"]).add, 5)}
+    tasks |= {name: lambda measurement=measurement: measurement(5) for name, measurement in measurements.items()}
+    return Group("one number", tasks, times=20, limit="OpenDP" if measurements else "")
 
 
 def consistency() -> Group:
@@ -134,7 +136,7 @@ def whole_release() -> Group:
     generator = np.random.default_rng(1)
     queries = random_ranges(shared.PUBLISHED, shared.QUERIES, shared.MAX_RANGE, seed=1)
 
-    def release(data: np.ndarray, prune: Any = "optimal") -> fastdp.Release:
+    def release(data: np.ndarray, prune: int = 2) -> fastdp.Release:
         return fastdp.ToPS(shared.EPSILON, shared.BOUND, prune=prune).release(data)
 
     def careful(prune: int) -> np.ndarray:
@@ -154,7 +156,7 @@ def whole_release() -> Group:
     tasks: dict[str, Callable[[], Any]] = {
         COPY_OF_RELEASE: lambda: np.copyto(out, body),
         "copy of the published part into new memory": body.copy,
-        "fastdp ToPS (prune optimal: 2)": lambda: release(values),
+        "fastdp ToPS (prune 2)": lambda: release(values),
         "fastdp ToPS, int32 input": lambda: release(integers),
         "careful NumPy ToPS, prune = 2, float noise (unsafe)": lambda: careful(2),
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),

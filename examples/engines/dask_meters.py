@@ -1,26 +1,18 @@
-"""Dask: python examples/engines/dask_meters.py"""
+"""Dask, streams of a finished table: python examples/engines/dask_meters.py"""
 
-import tempfile
-
+import dask.dataframe as dd
+import pandas as pd
 from distributed import Client, LocalCluster
 from meters import JOB, readings, summarize
 
-from fastdp.engines.dask import DaskShards
+from fastdp.engines import dask
 
 
 def main() -> None:
-    rows, published = readings(), []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-        DaskShards(JOB, folder, 4, client=client) as shards,
-    ):
-        for number, begin in enumerate(range(0, len(rows), 1000), start=1):
-            ids, values, times = zip(*rows[begin : begin + 1000], strict=True)
-            places, out = shards.publish(number, list(ids), list(values))
-            published += [(ids[k], value, times[k]) for k, value in zip(places.tolist(), out.tolist(), strict=True)]
-    summarize(published)
+    frame = dd.from_pandas(pd.DataFrame(readings(), columns=["meter", "kwh", "time"]), npartitions=4)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        published = dask.release(frame, JOB, id="meter", order="time", value="kwh").compute()
+    summarize(list(published[["meter", "published", "time"]].itertuples(index=False, name=None)))
 
 
 if __name__ == "__main__":

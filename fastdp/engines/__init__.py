@@ -1,7 +1,6 @@
 """Streams inside engines that own state, replays and workers: a thin module and an extra for each.
 
-Engines that store bytes by key use :class:`fastdp.engines.job.Job`, ones that run tasks
-:class:`fastdp.engines.shards.Shards`.
+Engines that store bytes by key use :meth:`fastdp.engines.job.Job.advance`.
 """
 
 from __future__ import annotations

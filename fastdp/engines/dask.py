@@ -1,4 +1,4 @@
-"""Dask 2026.8: a task for each shard and batch; data frames by partition."""
+"""Dask 2026.8: data frames by partition."""
 
 from __future__ import annotations
 
@@ -10,51 +10,10 @@ from functools import partial
 from fastdp.data.column import arrow
 from fastdp.data.files import is_parquet, open_dataset
 from fastdp.data.source import EngineTable, Source, open_source
-from fastdp.engines.job import Column, Foreign, Job, engine, publish
-from fastdp.engines.shards import Published, Shard, Shards, Share
+from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.engines.windows import parts_of_persons
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Integers
-
-#: Shards that this worker holds open.
-_OPEN: dict[tuple[str, str, tuple[int, int]], Shard] = {}
-
-
-class DaskShards(Shards):
-    """The shards of a job as tasks on a Dask cluster.
-
-    Parameters
-    ----------
-    job, folder, shards
-        As for :class:`fastdp.engines.shards.Shards`.
-    client : distributed.Client
-        Connection to the cluster.
-    """
-
-    def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16, *, client: Foreign) -> None:
-        engine("dask", "distributed")
-        super().__init__(job, folder, shards)
-        self._client = client
-
-    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
-        submit, at = self._client.submit, str(self.folder)
-        running = {
-            k: submit(_publish, self.job, at, (k, self.shards), batch, *share, pure=False)
-            for k, share in shares.items()
-        }
-        answers: dict[int, Published] = self._client.gather(running)
-        return answers
-
-
-def _publish(
-    job: Job, folder: str, part: tuple[int, int], batch: int, ids: Column, values: Floats, written: int
-) -> Published:
-    place = folder, repr((job.name, job.secret, job.machine.describe())), part
-    # Taken out while in use: a task that comes twice reads the state again.
-    shard = _OPEN.pop(place, None) or Shard(job, folder, part)
-    answer = shard.publish(batch, ids, values, written)
-    _OPEN[place] = shard
-    return answer
+from fastdp.kinds import Integers
 
 
 def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
@@ -149,14 +149,9 @@ class Job:
         return fleet.to_bytes(self.seal)
 
     @validation.plain
-    def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
-        """Fleet of a sealed `state`, or one of its `shards`; StateError for a damaged or other one."""
-        fleet = Fleet._opened(state, self.seal, type(self.machine), self._empty)
-        mine = fleet._shard and fleet._shard[1]
-        if shards not in (None, mine):
-            made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
-            raise StateError(f"shards = {shards}: expected {made}")
-        return fleet
+    def from_bytes(self, state: bytes) -> Fleet:
+        """Fleet of a sealed `state`; StateError for a damaged or other one."""
+        return Fleet._opened(state, self.seal, type(self.machine), self._empty)
 
     def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
         """Consume values of some streams, from state to state, for engines that store bytes.

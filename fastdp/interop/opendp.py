@@ -13,6 +13,7 @@ from fastdp._lazy import imported
 from fastdp.errors import ParameterError
 from fastdp.guarantee import round_up
 from fastdp.noise.key import Key
+from fastdp.noise.pooled import Laplace
 from fastdp.streams.add_noise import VectorNoise
 
 CARRIERS = ("i32", "i64", "u32", "u64", "f32", "f64")
@@ -41,7 +42,7 @@ def make_discrete_laplace(
     -------
     opendp.Measurement
         To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up, for floats after rounding to
-        the grid. Outputs saturate at their type's ends; every invocation has a fresh key.
+        the grid. Outputs saturate at their type's ends; no draw serves twice.
 
     Raises
     ------
@@ -87,7 +88,12 @@ def make_discrete_laplace(
     ends = np.iinfo(f"{carrier[0]}{int(carrier[1:]) // 8}") if integers else np.finfo(carrier.replace("f", "float"))
     least, most = ends.min, min(ends.max, 2**63 - 1) if integers else ends.max
 
+    # Single whole numbers, asked for in loops, share draws made together.
+    single = Laplace(noise.scale) if integers and kind == "AtomDomain" else None
+
     def release(values: Any) -> Any:
+        if single is not None:
+            return min(max(single.add(int(values)), least), most)
         # Unsigned ones may pass int64; the exception would quote a value.
         column = np.atleast_1d(np.array(values, np.float64 if not integers else f"{carrier[0]}8"))
         if not integers:

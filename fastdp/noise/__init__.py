@@ -8,13 +8,15 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.noise.key import Key
+    from fastdp.noise.pooled import Gaussian, Laplace
     from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace, geometric
 
-__all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
+__all__ = ["Gaussian", "Key", "Laplace", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
 _HOMES = {
     "fastdp.noise.key": ("Key",),
+    "fastdp.noise.pooled": ("Gaussian", "Laplace"),
     "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace", "geometric"),
 }
 

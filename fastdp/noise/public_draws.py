@@ -25,8 +25,7 @@ from fastdp.validation import refusal
 @validation.spelled
 def discrete_laplace(
     scale: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: Integers | None = None,
+    size: int | tuple[int, ...],
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
@@ -41,9 +40,7 @@ def discrete_laplace(
         s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes integers pure epsilon-DP on the machine
         (``docs/noise.md``, section 3).
     size : int or tuple of int
-        Number of draws, at most 2^33, or shape; optional with ``out``.
-    out : int64 array, C-contiguous and writable, optional
-        Receives the draws.
+        Number of draws, at most 2^33, or shape.
     rng : numpy.random.Generator or Key, optional
         A generator is for simulation (its next 32 bytes are the seed).
     stream : int
@@ -65,13 +62,12 @@ def discrete_laplace(
     dtype('int64')
     """
     of = _rational("scale", scale), laplace_distribution, sampler.fill
-    return _draw("discrete_laplace", *of, size, out, stream, (rng, seed, key))
+    return _draw("discrete_laplace", *of, size, stream, (rng, seed, key))
 
 
 def geometric(
     scale: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: Integers | None = None,
+    size: int | tuple[int, ...],
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
@@ -80,14 +76,13 @@ def geometric(
 ) -> Integers:
     """As :func:`discrete_laplace`, one-sided: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale)."""
     of = _rational("scale", scale), geometric_distribution, sampler.fill
-    return _draw("geometric", *of, size, out, stream, (rng, seed, key))
+    return _draw("geometric", *of, size, stream, (rng, seed, key))
 
 
 @validation.spelled
 def discrete_gaussian(
     sigma: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: Integers | None = None,
+    size: int | tuple[int, ...],
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
@@ -101,7 +96,7 @@ def discrete_gaussian(
     sigma : float or Fraction
         In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
         the machine (``docs/noise.md``, section 6).
-    size, out, rng, stream, seed, key
+    size, rng, stream, seed, key
         As for :func:`fastdp.discrete_laplace`, and its errors.
 
     Returns
@@ -116,7 +111,7 @@ def discrete_gaussian(
     (2, 3)
     """
     of = _rational("sigma", sigma), gaussian_distribution, gaussian.fill
-    return _draw("discrete_gaussian", *of, size, out, stream, (rng, seed, key))
+    return _draw("discrete_gaussian", *of, size, stream, (rng, seed, key))
 
 
 Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes | None]
@@ -145,13 +140,12 @@ def _draw(
     parameter: Fraction,
     distribution_of: Callable[[Fraction], Any],
     fill: Callable[..., None],
-    size: int | tuple[int, ...] | None,
-    out: Integers | None,
+    size: int | tuple[int, ...],
     stream: int,
     secrets: Secrets,
 ) -> Integers:
     distribution, number = distribution_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
-    target = _target(size, out)
+    target: Integers = np.empty(_shape(size), np.int64)
     # Last, because it moves a generator on.
     key = _secret(*secrets)
     if key.binding is Binding.ROOT:
@@ -160,27 +154,13 @@ def _draw(
     return target
 
 
-def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
-    """Return the array that receives the draws, new if no `out` is given."""
-    if out is not None:
-        array: Any = out
-        usable = isinstance(array, np.ndarray) and array.dtype == np.int64 and array.flags.c_contiguous
-        if not usable or not out.flags.writeable:
-            raise ParameterError("out: expected a writable, C-contiguous int64 array")
-        if size is None:
-            return out
-    if size is None:
-        raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
+def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
     if isinstance(size, tuple) and not all(isinstance(side, (int, np.integer)) for side in size):
         raise refusal("size", size, "whole numbers, a shape")
     sides = size if isinstance(size, tuple) else (size,)
     shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
     validation.integer("size", math.prod(shape), 0, MAX_WORDS)
-    if out is None:
-        return np.empty(shape, np.int64)
-    if out.shape != shape:
-        raise ParameterError(f"size = {size}: expected {out.shape}, the shape of out")
-    return out
+    return shape
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:

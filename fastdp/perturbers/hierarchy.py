@@ -1,17 +1,16 @@
 """The hierarchy of ToPS (CCS 2021, sections 3.4 and 3.5): noise of block sums from one tree for ``max_range`` values.
 
-``plan`` chooses the public shape (Eq. 7: pruned levels); ``leaf_noise`` draws the noise of all nodes and makes it
-consistent (Appendix C, Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the
-perturber of :class:`fastdp.ToPS`: ``streams.fixed_blocks`` asks for its noise tree by tree, or for
-that of many streams at once (``noise_rows``).  See ``docs/streams.md``.
+``plan`` chooses the public shape; ``leaf_noise`` draws the noise of all nodes and makes it consistent (Appendix C,
+Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the perturber of
+:class:`fastdp.ToPS`: ``streams.fixed_blocks`` asks for its noise tree by tree, or for that of many streams at once
+(``noise_rows``).  See ``docs/streams.md``.
 """
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Literal, cast, get_args
+from typing import ClassVar, cast, get_args
 
 import numpy as np
 
@@ -39,21 +38,43 @@ MAX_LEAVES = 2**28
 
 
 @lru_cache(maxsize=256)
-def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
-    """Number s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
+def best_prune(epsilon: float, max_range: int, fan_out: int, noise: NoiseName = "laplace") -> int:
+    """Number s of pruned levels with the least proven error of a steady stream (``docs/streams.md``, ToPS).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian: one power less, no 2), b^(2s) / 36 the squared bias.
+    A random range's noise is K / epsilon^2; the blocks that it cuts add at most max(5 g / 12, g^3 / (6 r)), g = b^s.
     """
-    depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
     epsilon = min(max(epsilon, 1e-100), 1e100)
 
-    def error(s: int) -> float:
-        levels = max(depth - s, 0.0)
-        node = 2.0 * levels**2 if noise == "laplace" else levels
-        return (fan_out - 1) * levels * node / epsilon**2 + float(fan_out) ** (2 * s) / 36.0
+    def error(shape: HierarchyShape) -> float:
+        g = float(shape.block)
+        cut = max(5.0 * g / 12.0, g**3 / (6.0 * max_range)) if shape.pruned else 0.0
+        return hierarchy.noise_constant(shape, max_range) / epsilon**2 + cut
 
-    return min(range(height), key=error)
+    hierarchy = Hierarchy(fan_out, noise=noise)
+    height = _height(max_range, fan_out)
+    return min((_shape(max_range, fan_out, height, s) for s in range(height)), key=error).pruned
+
+
+def _height(max_range: int, fan_out: int) -> int:
+    height = 1
+    while fan_out**height < max_range:
+        height += 1
+    return height
+
+
+def _shape(max_range: int, fan_out: int, height: int, pruned: int) -> HierarchyShape:
+    levels, block, tops = height - pruned, fan_out**pruned, -(-max_range // fan_out ** (height - 1))
+    return HierarchyShape(
+        fan_out=fan_out,
+        height=height,
+        pruned=pruned,
+        levels=levels,
+        block=block,
+        tops=tops,
+        leaves=tops * fan_out ** (levels - 1),
+        tree_blocks=-(-max_range // block),
+    )
 
 
 @record
@@ -70,8 +91,8 @@ class Hierarchy:
     consistent : bool
         True: consistent noise (Appendix C), so that published values answer every range.  False: ranges are answered
         from the fewest nodes that tile them; needs prune = 0.
-    prune : int or "optimal"
-        s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
+    prune : int, optional
+        s, lowest levels without noise; by default of the least proven error of a steady stream.
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 
@@ -84,7 +105,7 @@ class Hierarchy:
 
     fan_out: int = parameter(Whole(2, 1024), default=16)
     consistent: bool = parameter(Flag(), default=True)
-    prune: int | Literal["optimal"] = parameter(Whole(0, words=("optimal",)), default="optimal")
+    prune: int | None = parameter(Whole(0), default=None)
     noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
     rule: ClassVar[int] = 1
     constant_parameters: ClassVar[Json] = {"basis": "boxes"}
@@ -98,37 +119,21 @@ class Hierarchy:
         return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        b = self.fan_out
-        height = 1
-        while b**height < max_range:
-            height += 1
-        if self.prune == "optimal":
-            pruned = optimal_prune(epsilon, max_range, b, height, self.noise)
-        else:
-            pruned = int(self.prune)
-            if pruned >= height:
-                raise ParameterError(
-                    f"prune = {validation.shown(pruned)}: expected less than the {height} levels of a hierarchy with "
-                    f"fan_out = {b} and max_range = {max_range}"
-                )
-        levels = height - pruned
-        tops = -(-max_range // b ** (height - 1))
-        leaves = tops * b ** (levels - 1)
-        if leaves > MAX_LEAVES:
+        b, height = self.fan_out, _height(max_range, self.fan_out)
+        pruned = best_prune(epsilon, max_range, b, self.noise) if self.prune is None else self.prune
+        if pruned >= height:
             raise ParameterError(
-                f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
-                f"expected at most {MAX_LEAVES} leaves (raise prune or lower max_range)"
+                f"prune = {validation.shown(pruned)}: expected less than the {height} levels of a hierarchy with "
+                f"fan_out = {b} and max_range = {max_range}"
             )
-        return HierarchyShape(
-            fan_out=b,
-            height=height,
-            pruned=pruned,
-            levels=levels,
-            block=b**pruned,
-            tops=tops,
-            leaves=leaves,
-            tree_blocks=-(-max_range // b**pruned),
-        )
+        shape = _shape(max_range, b, height, pruned)
+        if shape.leaves > MAX_LEAVES:
+            raise ParameterError(
+                f"max_range = {max_range}: a tree of {shape.leaves} released leaves takes "
+                f"{shape.leaves * 8 / 2**30:.1f} GiB; expected at most {MAX_LEAVES} leaves (raise prune or lower "
+                "max_range)"
+            )
+        return shape
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         sums, scale, level = "one integer sum and gives it", f"theta * {plan.levels}", f"epsilon / {plan.levels}"

@@ -17,8 +17,10 @@ from fastdp.releases.revised import find_waves
 from fastdp_kernels.streams import array_rule as kernel
 from fastdp_kernels.streams.block_lengths import CERTAIN, CUT_OFF
 
-#: Half-widths in standard deviations of the noise at 95 %, and the part of the tail's posterior left out at each end.
+#: Half-widths in standard deviations of the noise at 95 %, and the part of the tail's posterior left out at each end;
+#: both where all of the tail is taken to be in one place, which few streams do and which counts at one end alone.
 WIDTH, TAIL_END = 2.3, 0.02
+BURST_WIDTH, BURST_END = 1.65, 0.05
 #: With fewer blocks a cut block may hold a step; with more the variance of a level within it is enough.
 FEW_BLOCKS = 16
 #: So may one whose level is so many deviations of the noise, and this part of itself, from a neighbour's.
@@ -138,7 +140,8 @@ class ArrayAnswer:
         numbers = self._solved.numbers
         raw, whole = float(numbers[kernel.RAW]), max(float(self._solved.before[-1]), 1e-300)
         estimate = self._before(last) - self._before(first)
-        mean, least, most = self._tail(1.0 - level, wide)
+        mean, least, most = self._tail(TAIL_END * (1.0 - level) / 0.05, wide)
+        _, *loud = self._tail(BURST_END * (1.0 - level) / 0.05, wide * BURST_WIDTH / WIDTH)
         noise = self._noise(last - first)
         down, up = self._cut(first, last, wide, (raw - mean) / whole)
         part = np.clip(estimate / whole, 0.0, 1.0)
@@ -146,11 +149,11 @@ class ArrayAnswer:
         lengths = last - first
         taken = numbers[kernel.PULL] * lengths / self.size
         reach = max(self.bound - self.threshold, 0.0)
-        spread = 2.0 * np.sqrt(part * (1.0 - part) * most * reach)
+        spread = 2.0 * np.sqrt(part * (1.0 - part) * loud[1] * reach)
         ends = np.sort([(part - taken) * (tail - mean) for tail in (least, most)], axis=0)
         # A burst has all of the tail in one place, within the range or outside it, as much as fits.
         most_within, most_beside = lengths * reach, (self.size - lengths) * reach
-        tail, other = (np.clip(room, least, most) for room in (most_within, most_beside))
+        tail, other = (np.clip(room, *loud) for room in (most_within, most_beside))
         inside = np.minimum(tail, most_within) - part * mean - taken * (tail - mean)
         outside = np.maximum(other - most_beside, 0.0) - part * mean - taken * (other - mean)
         plain = self._before(last, plain=True) - self._before(first, plain=True)
@@ -169,8 +172,8 @@ class ArrayAnswer:
         errors: Floats = (high - low) / (2.0 * WIDTH)
         return errors
 
-    def _tail(self, left_out: float, wide: float) -> tuple[float, float, float]:
-        """Mean, least and most of the sum above theta."""
+    def _tail(self, end: float, wide: float) -> tuple[float, float, float]:
+        """Mean of the sum above theta, and its ends: `end` of the posterior, above at least `wide` deviations."""
         if self.threshold >= self.bound:
             return 0.0, 0.0, 0.0
         numbers, v_total = self._solved.numbers, float(self.variances[2])
@@ -184,7 +187,7 @@ class ArrayAnswer:
         sd, beyond = float(np.sqrt(v_sum + v_total)), self.size * (self.bound - self.threshold)
         grid, p = np.empty(kernel.POINTS + 1), np.empty(kernel.POINTS + 1)
         mean = kernel.tail(missing, sd, clipped, self.threshold, beyond, self.usual, grid, p)
-        reached, end = np.cumsum(p), TAIL_END * left_out / 0.05
+        reached = np.cumsum(p)
         low, high = (float(grid[min(int(np.searchsorted(reached, at)), kernel.POINTS)]) for at in (end, 1.0 - end))
         return mean, min(low, mean), max(high, min(missing + wide * sd, beyond), mean)
 
@@ -222,7 +225,7 @@ class ArrayAnswer:
             apart = jumps[block]
             step = (apart * length > CLEAR * spread) & (apart > STEEP * mu) | (count < FEW_BLOCKS)
             free = part * (1.0 - part / length)
-            ramp = mu * free + wide * np.sqrt(free * low * (theta - low))
+            ramp = wide * np.sqrt(free * low * (theta - low))
             less = np.where(step, np.minimum(low * part, (theta - low) * (length - part)), ramp)
             more = np.where(step, np.minimum(low * (length - part), (theta - low) * part), ramp)
             down = np.where(same, less, np.hypot(less, down))
@@ -242,4 +245,7 @@ class ArrayAnswer:
         why = "distances within it show no change worth the noise of more" if chosen else few
         blocks = f"{count:,} of {self.block:,} values, chosen" if count > 1 else f"one number for all values: {why}"
         parts = ", ".join(f"{name} {fraction:.1%}" for name, fraction in self.shares)
-        return [("blocks", blocks), ("shares", parts)]
+        whole = np.array([self.size])
+        low, high = (float(each[0]) for each in self.interval(0 * whole, whole, 0.95))
+        total = f"{float(self.sums_before(whole)[0]):.6g}, 95 % interval from {low:.6g} to {high:.6g}"
+        return [("total", total), ("blocks", blocks), ("shares", parts)]

@@ -108,7 +108,7 @@ class Journal:
     def keeps(self, file: StateFile) -> bool:
         if self.kept is None or self.kept.real != file.real:
             return False
-        if file.key != self.kept.key:
+        if file.seal.key != self.kept.seal.key:
             file.seal.require_protection(self._stamps[file.real][: HEADER.size], file.name)
             raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
         return True

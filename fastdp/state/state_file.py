@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.record import put
-from fastdp.state import atomic_files, codec
+from fastdp.state import atomic_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"fastdp\x00s"
-VERSION = 3
-#: Magic, version, protection, generation, salt, nonce; all authenticated.
-HEADER = struct.Struct(">8sHBQ16s12s")
+VERSION = 4
+#: Magic, version, protection, salt, nonce; all authenticated.
+HEADER = struct.Struct(">8sHB16s12s")
 _FRAME = struct.Struct(">QI12s")
 _LENGTH = struct.Struct(">I")
 _PURPOSE = b"fastdp state file 1"
@@ -44,24 +44,8 @@ _STORED = 16
 MIN_BYTES = 512
 #: In files, which many may see, as it would reveal how many events wait.
 MIN_FILE_BYTES = 8192
-#: More writes than any disk takes; the header's field holds twice as many.
-MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: Bytes that most states share; they belong to the format.
-_DICTIONARY = codec.encode(
-    [
-        {"threshold": {"name": "NoisyMax", "rule": 1, "c": 60.0, "noise": "laplace", "step": None, "fan_out": 16}},
-        {"perturber": {"name": "Hierarchy", "consistent": True, "prune": "optimal", "basis": "boxes"}, "delta": 0.0},
-        {"smoother": {"name": "Recent"}, "epsilon": 1.0, "bound": 100.0, "holdout": 65536, "max_range": 1048576},
-        {"resolution": None, "nonfinite": "raise", "renewal": None, "contributions": 1, "sensitivity": None},
-        {"class": "Adaptive", "rule": 1, "fastdp": "0.2.0", "composition": {}, "secret": "", "member": 0},
-        {"family": "", "noise": 1, "simulated": False, "home": None, "now": {"state": {"shape": [0], "data": b""}}},
-        {"n_seen": 0, "cycle": 0, "held": 0, "released": 0, "theta_steps": 0, "blocks": 0, "filled": 0},
-        {"open_sum": 0, "prediction": 0.0, "smoother": b"", "chain": b"", "holdout": b""},
-        {"before": None, "digest": "", "chunk": {"count": 1, "digest": ""}, "drawn": {}},
-    ]
-)
 _CUT_SHORT = "is no fastdp state file, or was cut short"
 
 
@@ -69,12 +53,17 @@ _CUT_SHORT = "is no fastdp state file, or was cut short"
 _WANTED = ("None", "32 bytes", "a passphrase")
 
 
-class Header(NamedTuple):
-    """Parsed fields before a state: protection, number of the write, salt."""
-
-    protection: int
-    generation: int
-    salt: bytes
+def protection_of(header: bytes, name: str) -> int:
+    """Kind of protection of a state; StateError if this is no header of this format."""
+    if len(header) < HEADER.size or not header.startswith(MAGIC):
+        raise StateError(f"{name} {_CUT_SHORT}")
+    _, version, protection, *_ = HEADER.unpack(header)
+    if version != VERSION:
+        reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
+        raise StateError(f"{name} has format {version}: {reads}")
+    if protection >= len(_WANTED):
+        raise StateError(f"{name} is damaged: unknown protection {protection}")
+    return int(protection)
 
 
 class Opened(NamedTuple):
@@ -86,16 +75,19 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Seal:
-    """Protection by 32 bytes or a passphrase, also in Unicode NFC and NFD; with None a checksum."""
+    """Protection by 32 bytes or a passphrase, in any form of Unicode; with None a checksum."""
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
     #: The last salt's cipher: deriving its key takes as long as all else of a record.
-    _ciphers: dict[tuple[bytes, bytes | str], AESGCM] = field(default_factory=dict, repr=False, compare=False)
+    _ciphers: dict[bytes, AESGCM] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given: object = self.key
-        if given is None or (isinstance(given, str) and given and validation.encodes(given)):
+        if isinstance(given, str) and given and validation.encodes(given):
+            put(self, key=unicodedata.normalize("NFC", given))
+            return
+        if given is None:
             return
         if isinstance(given, str):
             found = "a text with a lone surrogate" if given else "an empty text"
@@ -107,10 +99,10 @@ class Seal:
     def __repr__(self) -> str:
         return "Seal()"
 
-    def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
+    def pack(self, payload: bytes, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
         """Header, and all bytes, of a state, padded to `least` if sealed."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
-        header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
+        header = HEADER.pack(MAGIC, VERSION, self._protection(), salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
 
     def frame(
@@ -119,8 +111,7 @@ class Seal:
         """One more frame of the state; `compress` False for arrays."""
         # What padding fills up anyway is stored as it is.
         fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
-        packer = zlib.compressobj(int(compress and not fits), zlib.DEFLATED, -15, zdict=_DICTIONARY)
-        deflated = packer.compress(payload) + packer.flush()
+        deflated = zlib.compress(payload, int(compress and not fits), -15)
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
         if len(payload) > most:
             raise StateError(f"a state of {len(payload):,} bytes: expected at most {most:,}; use a smaller hold-out")
@@ -132,17 +123,14 @@ class Seal:
             around = _FRAME.size + _TAG_BYTES + (HEADER.size if index == 0 else 0)
             size = max(least, 1 << (len(body) + around - 1).bit_length())
             body = body.ljust(size - around, b"\0")
-            sealed = self._cipher(self._parse(header, "state").salt, self.key).encrypt(nonce, body, position)
+            sealed = self._cipher(header).encrypt(nonce, body, position)
         length = len(sealed).to_bytes(8, "big")
         return _FRAME.pack(len(sealed), zlib.crc32(length), nonce) + sealed
 
     def open(self, raw: bytes, name: str) -> Opened:
         """Frames of :meth:`pack` and those appended; StateError names the damage."""
         header, at = raw[: HEADER.size], HEADER.size
-        parsed = self._parse(header, name)
         self.require_protection(header, name)
-        if parsed.generation >= MAX_GENERATIONS:
-            raise StateError(f"{name} is damaged: written {parsed.generation} times")
         frames: list[bytes] = []
         while at < len(raw):
             begin, sealed = at + _FRAME.size, b""
@@ -169,9 +157,15 @@ class Seal:
             if not secrets.compare_digest(checksum, _checksum(position + nonce + body)):
                 raise StateError(f"{name} is damaged: its checksum does not match (the file was altered)")
         else:
-            body = self._decrypted(header, nonce, sealed, position, name)
+            from cryptography.exceptions import InvalidTag
+
+            try:
+                body = self._cipher(header).decrypt(nonce, sealed, position)
+            except InvalidTag:
+                said = "wrong key, or the file was altered (authentication failed)"
+                raise StateError(f"{name}: {said}") from None
         (size,) = _LENGTH.unpack(body[: _LENGTH.size])
-        unpacker = zlib.decompressobj(-15, zdict=_DICTIONARY)
+        unpacker = zlib.decompressobj(-15)
         most = max(MAX_PAYLOAD, MAX_INFLATION * size)
         try:
             payload = unpacker.decompress(body[_LENGTH.size : _LENGTH.size + size], most)
@@ -181,52 +175,24 @@ class Seal:
             raise StateError(f"{name} is damaged: it is cut short, or inflates to more than {most:,} bytes")
         return payload
 
-    def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
-        from cryptography.exceptions import InvalidTag
-
-        salt = self._parse(header, name).salt
-        for key in self._spellings():
-            with contextlib.suppress(InvalidTag):
-                return self._cipher(salt, key).decrypt(nonce, sealed, position)
-        raise StateError(f"{name}: wrong key, or the file was altered (authentication failed)")
-
     def require_protection(self, header: bytes, name: str) -> None:
         """StateError for another kind of protection: an encrypted state stays encrypted."""
-        protection = self._parse(header, name).protection
+        protection = protection_of(header, name)
         if protection != self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
-
-    def generation(self, header: bytes, name: str) -> int:
-        return self._parse(header, name).generation
-
-    def _parse(self, header: bytes, name: str) -> Header:
-        if len(header) < HEADER.size or not header.startswith(MAGIC):
-            raise StateError(f"{name} {_CUT_SHORT}")
-        _, version, protection, generation, salt, _ = HEADER.unpack(header)
-        if version != VERSION:
-            reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
-            raise StateError(f"{name} has format {version}: {reads}")
-        if protection >= len(_WANTED):
-            raise StateError(f"{name} is damaged: unknown protection {protection}")
-        return Header(protection, generation, salt)
 
     def _protection(self) -> int:
         return 0 if self.key is None else 1 if isinstance(self.key, bytes) else 2
 
-    def _spellings(self) -> list[bytes | str]:
-        if isinstance(self.key, str):
-            forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
-            return list(dict.fromkeys([self.key, *forms]))
-        return [] if self.key is None else [self.key]
-
-    def _cipher(self, salt: bytes, key: bytes | str) -> AESGCM:
+    def _cipher(self, header: bytes) -> AESGCM:
         # Imported here: a user's device in the local model that needs no state file loads no cipher.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        if (salt, key) not in self._ciphers:
+        salt, key = HEADER.unpack(header)[3], self.key
+        if salt not in self._ciphers:
             self._ciphers.clear()
-            self._ciphers[salt, key] = AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key))
-        return self._ciphers[salt, key]
+            self._ciphers[salt] = AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key or b""))
+        return self._ciphers[salt]
 
 
 @functools.lru_cache(maxsize=16)
@@ -304,7 +270,7 @@ class StateFile:
         ends = self._ends()
         if ends is None:
             return None
-        self.seal.generation(ends[0], self.name)
+        protection_of(ends[0], self.name)
         return ends[0]
 
     def stamp(self) -> bytes | None:
@@ -348,11 +314,9 @@ class StateFile:
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
         """Replace the file and return its header; then :meth:`sync_folder`."""
-        generation = 1
         if previous is not None:
             self.seal.require_protection(previous, self.name)
-            generation = self.seal.generation(previous, self.name) + 1
-        header, sealed = self.seal.pack(payload, generation, MIN_FILE_BYTES)
+        header, sealed = self.seal.pack(payload, MIN_FILE_BYTES)
         path = Path(self.real)
         with _errors(f"{self._written} could not be written"):
             # The writer of such a file holds the lock, so one that is there was killed; it holds secrets.

@@ -372,6 +372,22 @@ class ArrayRule:
                 warn(FAR_BELOW.format(theta, "", argument(threshold=50.0)), AccuracyWarning)
         return [made[i] for i in range(len(rows))]
 
+    def expected(self, theta: int, length: int, mean: float) -> ArrayAnswer:
+        """The answer of values that are all `mean`, where no noise moved a sum: its widths are those of a release."""
+        edges = np.minimum(np.arange(0, self.size + length, length), self.size)
+        drawn = self._draw_for(theta, edges.size - 1)
+        sums = np.diff(edges) * min(mean / drawn.public["scale"], drawn.public["threshold"])
+        groups = np.add.reduceat(sums, np.arange(0, sums.size, drawn.wide))
+        return ArrayAnswer(
+            self.size,
+            length,
+            sums if drawn.blocks else sums[:0],
+            groups if drawn.groups else sums[:0],
+            total=float(sums.sum()),
+            season=self.season,
+            **drawn.public,
+        )
+
     @cached_property
     def _drawn(self) -> dict[tuple[int, int], _Drawn]:
         return {}

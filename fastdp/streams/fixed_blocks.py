@@ -261,7 +261,7 @@ class FixedBlocks:
         self, state: Streams, which: Indices, count: int, needed: int, keys: RowKeys
     ) -> tuple[Streams, Integers]:
         """Noise of the tree that each row is in, kept if it was drawn before, and of the `count` - 1 after it."""
-        rows, size, leaves = state.rows, self.plan.tree_blocks, self.plan.leaves
+        rows, size = state.rows, self.plan.tree_blocks
         steps, trees = rows["theta_steps"][which], rows["blocks"][which] // size
         needed = size if keys.goes_on else min(size, needed)
         if state.trees.size < rows.size:
@@ -269,10 +269,10 @@ class FixedBlocks:
         held = state.trees[which] == trees
         parts: list[Integers] = []
         for calls, kept in ((np.flatnonzero(held), 1), (np.flatnonzero(~held), 0)):
-            drawn = state.noise[which[calls], :kept, :leaves]
+            drawn = state.noise[which[calls], :kept, :size]
             if calls.size and count > kept:
                 one = steps[calls], which[calls], trees[calls] + kept
-                further = self._draw_trees(*one, count - kept, needed, keys)[:, :, :leaves]
+                further = self._draw_trees(*one, count - kept, needed, keys)[:, :, :size]
                 drawn = np.concatenate([drawn, further], axis=1) if kept else further
             parts += [drawn] if calls.size else []
         order = np.argsort(~held, kind="stable")

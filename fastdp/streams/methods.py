@@ -49,8 +49,8 @@ class ToPS(StreamPublisher):
         planned length.
     fan_out : int
         b: fan-out of the tree.
-    prune : int or "optimal"
-        s: blocks hold b^s values; by default the minimiser of Eq. 7.
+    prune : int, optional
+        s: blocks hold b^s values; by default of the least proven error of a steady stream.
     smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
         Predicts the values within a block.
     threshold : Threshold or float, optional
@@ -86,7 +86,7 @@ class ToPS(StreamPublisher):
         holdout: int | None = None,
         max_range: int | None = None,
         fan_out: int = 16,
-        prune: int | Literal["optimal"] = "optimal",
+        prune: int | None = None,
         smoother: SmootherName | Smoother = "recent",
         *,
         threshold: Threshold | float | None = None,
@@ -118,9 +118,7 @@ class ToPS(StreamPublisher):
         self._compose(composition, seed, key)
 
 
-def _tops(
-    *, fan_out: int, prune: int | Literal["optimal"], smoother: SmootherName | Smoother, **sizes: Any
-) -> StreamParameters:
+def _tops(*, fan_out: int, prune: int | None, smoother: SmootherName | Smoother, **sizes: Any) -> StreamParameters:
     return paced(perturber=Hierarchy(fan_out=fan_out, prune=prune), smoother=as_smoother(smoother), **sizes)
 
 

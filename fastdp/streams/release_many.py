@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock, Thread
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,13 +29,20 @@ from fastdp.thresholds.base import RowChooser, held_out
 from fastdp.validation import refusal
 from fastdp_kernels.streams import fixed_pass
 
-#: Values of a batch, so that converted input stays small too.
-BATCH_VALUES = 2**20
-#: Streams that a thread takes at a time, where each has a call of its own.
-STREAMS = 64
 #: Values of streams that go through the rule of finished arrays at a time.
 AT_ONCE = 2**18
 T = TypeVar("T")
+
+
+class Sizes(NamedTuple):
+    """Limits of a batch of streams."""
+
+    words: int = BATCH_WORDS
+    #: So that converted input stays small too.
+    values: int = 2**20
+
+
+BATCH = Sizes()
 
 
 def check_lengths(lengths: Indices, holdout: int) -> None:
@@ -45,7 +52,9 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int) -> Release:
+def release_rows(
+    composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int, sizes: Sizes = BATCH
+) -> Release:
     """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
@@ -79,7 +88,7 @@ def release_rows(composition: StreamParameters, secret: Key, streams: Streams, i
     )
     keys = RowKeys(composition.noise_key(secret), numbers, _named_keys(composition, secret, named), goes_on=False)
     machine = Schedule(composition)
-    revisions = RowPass(machine, keys, rows, threads, many).run()
+    revisions = RowPass(machine, keys, rows, threads, sizes, many).run()
     if revisions:
         many = replace(many, revisions=revisions)
     many.values.flags.writeable = False
@@ -111,6 +120,7 @@ class RowPass:
     rows: StreamRows
     #: Largest number of threads.
     threads: int
+    sizes: Sizes
     #: Receives values, thresholds and nodes.
     into: Release
 
@@ -158,7 +168,7 @@ class RowPass:
             self.into.thresholds[which] = np.multiply(steps, composition.grid.resolution)
 
         width = self.machine.pipeline(keys.key).columns(1).smoother.size
-        threads = worth(self.threads, int(counts.sum()), BATCH_VALUES)
+        threads = worth(self.threads, int(counts.sum()), self.sizes.values)
 
         def rows_at_once(count: int) -> int:
             return even(n, self.rows_at_once(count, width), threads)
@@ -203,7 +213,7 @@ class RowPass:
 
         if holdout:
             words = first.row_words if isinstance(first, RowChooser) else 1
-            size = even(n, max(1, min(BATCH_WORDS // words, BATCH_VALUES // holdout)), threads)
+            size = even(n, max(1, min(self.sizes.words // words, self.sizes.values // holdout)), threads)
             concurrently(threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
         return thetas
 
@@ -222,7 +232,7 @@ class RowPass:
         trees = -(-closed // plan.tree_blocks)
         words = trees * (plan.nodes if plan.levels > 1 else min(closed, plan.leaves))
         words += width + (2 * closed if plan.block > 1 else 0)
-        return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
+        return max(1, min(self.sizes.words // max(words, 1), self.sizes.values // count))
 
 
 def choose_thetas(

@@ -126,7 +126,7 @@ class StreamRows(Rows):
         self._machine, self._pipeline = machine, machine.pipeline_of(key)
         first = self._pipeline.columns(1)
         fixed = isinstance(self._pipeline, FixedBlocks) and not self._pipeline.is_bound
-        width = self._pipeline.plan.leaves if fixed else 0
+        width = self._pipeline.plan.tree_blocks if fixed else 0
         self._kind, numbers, season = first.rows.dtype, _as_numbers(first.rows), _as_numbers(first.season)
         columns = numbers, first.smoother, first.correlated, first.scales, season
         trees = NO_ROWS, np.empty((0, 1, width), np.int64)

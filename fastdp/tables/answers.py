@@ -37,6 +37,8 @@ from fastdp.tables.tails import Tail
 
 #: Standard error of the dropped rows' share in a window, beside that of a key, as a share of it.
 BETWEEN = 0.5
+#: A window stands out if its body lies so many robust deviations above the median of its key's, of at least so many.
+OUTLIER, FEW_WINDOWS = 4.0, 8
 
 
 class Answers:
@@ -51,6 +53,7 @@ class Answers:
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[str, list[Floats]] = {}
+        self._loud: dict[str, list[Floats]] = {}
         self._reasons: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def windows(self, statistic: Statistic, depth: int, *, revised: bool = False) -> Answer:
@@ -147,17 +150,41 @@ class Answers:
             if self.released.index("count") is not None:
                 part = parts(*self._cells("count", ROWS, starts), part)
             if tail is not None and tail.cells and not tail.signed:
-                body, variance = self._cells("first", column, starts)
-                q = self.released.quantities[self.index("first", column)]
-                if centre := q.centre * q.grid:
-                    rows, more = self._cells("count", ROWS, starts)
-                    body, variance = body + centre * rows, variance + centre**2 * more
-                part = parts(tail.sign * body, variance, part)
-            found = [part]
-            for depth in range(leaf - 1, -1, -1):
-                found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
-            self._parts[column] = found
+                part = parts(*self._body(column, tail.sign), part)
+            self._parts[column] = self._by_depth(part)
         return self._parts[column]
+
+    def loud(self, column: str) -> list[Floats]:
+        """The most rows beyond the clip in windows whose body stands out among their key's, by depth; else 0.
+
+        Each such row has the clip in the body, and the others have as much as usual.
+        """
+        if column not in self._loud:
+            tail, windows = self.released.tails[column], self.released.edges.size - 1
+            rows = np.zeros((windows, self.released.sizes[-1]))
+            if windows >= FEW_WINDOWS and rows.size and tail.cells and tail.sides and not tail.signed:
+                body, variance = self._body(column, tail.sign)
+                over, noise = body - np.median(body, axis=0), math.sqrt(variance)
+                usual = np.maximum(np.median(np.abs(over), axis=0) / special.ndtri(0.75), noise)
+                most = (over + two_sided(self.confidence) * noise) / max(tail.clip[1], -tail.clip[0])
+                rows = np.where(over > OUTLIER * usual, most, 0.0)
+            self._loud[column] = self._by_depth(rows)
+        return self._loud[column]
+
+    def _body(self, column: str, sign: float) -> tuple[Floats, float]:
+        """Sums of sizes up to the clip of all cells, and their variance."""
+        starts, q = np.arange(self.released.edges.size - 1), self.released.quantities[self.index("first", column)]
+        body, variance = self._cells("first", column, starts)
+        if centre := q.centre * q.grid:
+            rows, more = self._cells("count", ROWS, starts)
+            body, variance = body + centre * rows, variance + centre**2 * more
+        return sign * body, variance
+
+    def _by_depth(self, cells: Floats) -> list[Floats]:
+        found = [cells]
+        for depth in range(len(self.released.parents) - 1, -1, -1):
+            found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
+        return found
 
     def _cells(self, name: str, column: str, starts: Integers) -> tuple[Floats, float]:
         """Values of the cells in units of the input, and their variance."""
@@ -303,7 +330,8 @@ class View:
         sign, none = tail.sign, np.zeros_like(share)
         part = self.sum("total", column) if tail.cells else Estimate(none, none, none, none)
         below, above = (part.value - part.low, part.high - part.value)[:: int(sign)]
-        value, variance, low, high = tail.beyond.interval((sign * part.value, below, above), share, self.confidence)
+        given = (sign * part.value, below, above), share, self._loud(column), self.confidence
+        value, variance, low, high = tail.beyond.interval(*given)
         low, high = (low, high) if sign > 0.0 else (-high, -low)
         return Estimate(sign * value, part.variance + variance, *self._known(tail, low, high))
 
@@ -320,7 +348,9 @@ class View:
 
     def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
-        below, above = self._known(tail, *tail.beyond.unseen(share, self.confidence)[:: int(tail.sign)])
+        down, up = tail.beyond.unseen(share, self.confidence)
+        up = np.maximum(up, tail.beyond.loud(self._loud(column), self.confidence))
+        below, above = self._known(tail, *(down, up)[:: int(tail.sign)])
         return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
@@ -369,6 +399,9 @@ class View:
         whole = (share >= 1.0 - 1e-9) & (column == ROWS and self.released.shares.plan.key_rule != "private")
         low = np.where(whole, np.maximum(part.low, moved.low), part.low)
         return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(part.high, moved.value))
+
+    def _loud(self, column: str) -> Floats:
+        return range_sums(self.answers.loud(column)[self.depth], self.starts, self.stops)
 
     def _share(self, column: str) -> tuple[Floats, Floats]:
         values = self.answers.parts(column)[self.depth]

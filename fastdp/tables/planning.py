@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,13 +30,18 @@ from fastdp.tables.sizes import Choice, Number
 from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
 from fastdp.tables.tails import Tail
-from fastdp.units import ONE_ROW, Unit
+from fastdp.units import ONE_ROW, Rows, Unit
 from fastdp.validation import DAY, refusal
+
+if TYPE_CHECKING:
+    from fastdp.streams.array_plan import ArrayShares
 
 #: Longer spans that are shown, in microseconds.
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 #: Exponential values of a scale so many times the bound are nearly all past it.
 FAR = 2.0**20
+#: Values of a finished array.
+MAX_SIZE = 2**50
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
 #: Range of the search for an epsilon, and its steps.
@@ -81,8 +88,10 @@ class Plan:
         Noise of the sums.
     errors : dict of str to Expected
         By name of the statistic.
-    shares : Shares
+    shares : Shares or ArrayShares
         What each number costs; ``print`` shows a table.
+    size : int or None
+        Number of values of a finished array; None of a table.
 
     Examples
     --------
@@ -98,7 +107,8 @@ class Plan:
     every: str | None
     noise: NoiseName
     errors: Mapping[str, Expected]
-    shares: Shares
+    shares: Shares | ArrayShares
+    size: int | None = None
 
     @property
     def half_width(self) -> float:
@@ -109,6 +119,8 @@ class Plan:
     def _title(self) -> tuple[str, str]:
         noise = f"{self.noise} noise, {100 * self.confidence:.10g} % intervals"
         rows = "All rows" if self.every is None else f"One window of {self.every} and key"
+        if self.size is not None:
+            rows = f"Finished array of {self.size:,} values"
         return f"epsilon = {self.epsilon:.4g} for {self.unit}, {noise}", rows
 
     def __str__(self) -> str:
@@ -137,8 +149,9 @@ class Plan:
 
 @validation.plain
 def plan(
-    statistics: Mapping[str, str | Sequence[str]],
+    statistics: Mapping[str, str | Sequence[str]] | None = None,
     *,
+    size: int | None = None,
     epsilon: float | None = None,
     half_width: float | None = None,
     bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
@@ -152,12 +165,15 @@ def plan(
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
 ) -> Plan:
-    """Accuracy of a release of a table, before any data; costs no epsilon.
+    """Accuracy of a release of a table or a finished array, before any data; costs no epsilon.
 
     Parameters
     ----------
     statistics, bounds, every, unit, delta, levels
         As for :func:`fastdp.aggregate`.
+    size : int, optional
+        In place of statistics: number of values of a finished array (:func:`fastdp.release`).  Beside it only
+        ``bounds``, ``delta``, ``mean`` and a unit of consecutive values, ``Rows(k)``, are given.
     epsilon : float, optional
         Privacy loss of one unit.
     half_width : float, optional
@@ -178,7 +194,8 @@ def plan(
     Raises
     ------
     ParameterError
-        For an argument out of range, or both or none of ``epsilon`` and ``half_width``.
+        For an argument out of range, both or none of ``epsilon`` and ``half_width``, or of ``statistics`` and
+        ``size``, or noise that hides all expected numbers, even those of all windows and keys together.
 
     Notes
     -----
@@ -206,6 +223,18 @@ def plan(
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
         raise ParameterError("epsilon, half_width: expected one of the two, the other follows from it")
+    if size is not None:
+        size = validation.integer("size", size, 1, MAX_SIZE)
+        of_tables: dict[str, object] = {"statistics": statistics, "every": every, "rows": rows}
+        of_tables |= {"levels": levels or None, "windows": None if windows == 1 else windows}
+        for name, value in {**of_tables, "keys": None if keys == 1 else keys}.items():
+            if value is not None:
+                raise refusal(name, value, "none beside size, which is of an array without windows and keys")
+        if not isinstance(unit, Rows) or unit.per is not None:
+            raise refusal("unit", unit, "Rows(k) beside size: k consecutive values")
+        return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
+    if statistics is None:
+        raise refusal("statistics", None, "statistics of a table by column, or the size of a finished array")
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
@@ -214,8 +243,8 @@ def plan(
     if rows is not None and validation.positive("rows", rows) > MAX_ROWS:
         raise refusal("rows", rows, f"at most {MAX_ROWS:g}")
     if mean is not None:
-        for value in mean.values() if isinstance(mean, Mapping) else [mean]:
-            validation.real("mean", value)
+        for each in mean.values() if isinstance(mean, Mapping) else [mean]:
+            validation.real("mean", each)
     time = None if every is None else Time("time", every, start="2001-01-01")
 
     by = None if listed is None else "key"
@@ -225,6 +254,11 @@ def plan(
         made = make_shares(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
+    return _settled(at, epsilon, half_width)
+
+
+def _settled(at: Callable[[float], Plan], epsilon: float | None, half_width: float | None) -> Plan:
+    """The plan at this epsilon, or at the least whose first half-width is `half_width`."""
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
@@ -243,6 +277,42 @@ def plan(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return at(high)
+
+
+def _planned_array(
+    size: int,
+    bounds: Mapping[str, Bounds | Value] | Bounds | Value | None,
+    contributions: int,
+    delta: float,
+    mean: float | Mapping[str, float] | None,
+    confidence: float,
+    epsilon: float,
+) -> Plan:
+    """Errors of a finished array's total and of a part's sum, at the outcome where they are widest."""
+    # Loaded when an array is planned: tables stand without streams.
+    from fastdp.streams.array_plan import PART, plan_array
+
+    if isinstance(bounds, Value) and bounds == Value(bounds.bound):
+        bounds = bounds.bound
+    if isinstance(bounds, tuple) and bounds[0] == 0:
+        bounds = bounds[1]
+    if isinstance(bounds, (Mapping, tuple, Value)):
+        raise refusal("bounds", bounds, "one number beside size: the bound of a value, from 0")
+    if isinstance(mean, Mapping):
+        raise refusal("mean", mean, "one number beside size")
+    if mean is not None:
+        mean = validation.real("mean", mean)
+    unit, shares = plan_array(
+        size, epsilon, bounds, contributions=contributions, delta=delta, mean=mean, confidence=confidence
+    )
+    errors = {}
+    for k, (name, count) in enumerate((("total", size), (f"sum of 1/{PART} of the values", -(-size // PART)))):
+        widest = max(shares.outcomes, key=lambda outcome: outcome.half_widths[k])
+        half, value = float(widest.half_widths[k]), None if mean is None else mean * count
+        hidden = value is not None and not half < value
+        drowned = "noise is as large as the number: expected more values, or a larger epsilon" if hidden else ""
+        errors[name] = Expected(float(widest.errors[k]), half, value, drowned=drowned)
+    return Plan(epsilon, confidence, unit, None, "gaussian" if delta else "laplace", errors, shares, size)
 
 
 def _planned(
@@ -293,8 +363,26 @@ def _planned(
             ways = f"noise is as large as the number: expected {ways_of(shares, each.column, tail)}"
             found = replace(found, drowned=far or ways)
         errors[each.name] = found
+    if plan.key_rule != "private":
+        # Of how many keys all rows are is not known then.
+        _check_whole(released, answers, errors)
     every = None if plan.calendar is None else plan.calendar.every
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
+
+
+def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected]) -> None:
+    """ParameterError if noise hides every number, even that of all windows and keys together."""
+    told, span = "", (np.array([0]), np.array([released.edges.size - 1]))
+    for each in released.statistics:
+        expected = errors[each.name]
+        if not expected.drowned:
+            return
+        whole = answers.about(each, *span, depth=0)
+        value, error = float(whole.estimate[0, 0]), answers.normal * float(whole.std_error[0, 0])
+        if error < abs(value):
+            return
+        told = told or f"{each.name} of all rows would be {value:.4g} +- {error:.4g}; {expected.drowned}"
+    raise ParameterError(f"epsilon = {released.shares.plan.epsilon:.4g}: {told}", parameter="epsilon")
 
 
 def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) -> tuple[Shares, dict[str, Tail]]:

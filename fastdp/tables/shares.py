@@ -25,7 +25,7 @@ from fastdp.noise.sampler import (
     laplace_distribution,
     noise_distribution,
 )
-from fastdp.notebook import as_html
+from fastdp.notebook import as_html, as_text
 from fastdp.tables import consistent, reach
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -339,10 +339,7 @@ class Shares:
         return rows
 
     def __str__(self) -> str:
-        rows = [HEADS, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-        return "\n".join(line.rstrip() for line in shown)
+        return as_text([HEADS, *self.rows])
 
     def _repr_html_(self) -> str:
         return as_html(f"Shares of {'rho' if self.gaussian else 'epsilon'}", HEADS, self.rows)

@@ -306,6 +306,14 @@ class Beyond:
         down, up = (unseen(part, most, self.span, confidence) for most in self.hidden(confidence))
         return down, up
 
+    def loud(self, rows: Floats, confidence: float) -> Floats:
+        """The most that so many rows of the largest sizes add beyond the body, of all that is there."""
+        clip, second = self.choice.clip, self.choice.second
+        most, unseen = self.value + two_sided(confidence) * math.sqrt(self.variance), self.hidden(confidence)[1]
+        bound = max((float(each.edges[0]) for each in self.sides), default=second)
+        out: Floats = np.minimum(rows * (second - clip), most) + np.minimum(rows * (bound - second), unseen)
+        return out
+
     def variances(self, part: Floats) -> Floats:
         """Of the parts' sums up to the second clip."""
         uneven = np.maximum(part * (1.0 - part), 0.0)
@@ -313,11 +321,12 @@ class Beyond:
         return out
 
     def interval(
-        self, body: tuple[Floats, Floats, Floats], part: Floats, confidence: float
+        self, body: tuple[Floats, Floats, Floats], part: Floats, rows: Floats, confidence: float
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Estimates of ranges, variances beside the body's noise, and ends about the true sums.
 
-        ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table.
+        ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table;
+        ``rows``: of windows that stand out, the most beyond the clip.
         """
         (sums, below, above), quantile = body, two_sided(confidence)
         measured, variance = sums + part * self.value, self.variances(part)
@@ -327,6 +336,7 @@ class Beyond:
             low, high = measured - np.hypot(below, error) - down, measured + np.hypot(above, error) + up
             if self.sides and not self.signed:
                 low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
+                high = np.where(rows > 0.0, np.maximum(high, sums + above + self.loud(rows, confidence)), high)
         else:
             variance, guess = np.full(part.shape, self.variance), np.full(part.shape, self.guess)
             half = quantile * math.sqrt(self.variance)

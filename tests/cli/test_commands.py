@@ -167,6 +167,9 @@ PLANS: dict[str, Callable[[], fastdp.Plan]] = {
     "--statistics kwh=sum --bound 10 --epsilon 1 --delta 1e-6 --key-share 0.3 --confidence 0.9": lambda: fastdp.plan(
         {"kwh": "sum"}, bounds=10.0, epsilon=1.0, delta=1e-6, keys=fastdp.PrivateKeys(0.3), confidence=0.9
     ),
+    "--size 8760 --bound 10 --rows 2 --expected-mean 0.4 --epsilon 0.5": lambda: fastdp.plan(
+        size=8760, bounds=10.0, unit=fastdp.Rows(2), mean=0.4, epsilon=0.5
+    ),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,22 +57,6 @@ def assert_altered_replay(once: list[float], again: list[float], altered: list[f
     assert np.count_nonzero(first[place:] == second[place:]) < 10
 
 
-def replay_altered(shards: Any, kill: Callable[[], Any]) -> list[list[float]]:
-    """Running sums of a batch of ones, given once, again, and with a two at place 100.
-
-    Each time a worker reads the state.
-    """
-    ids, ones = ["a"] * 300, np.ones(300)
-    altered = ones.copy()
-    altered[100] = 2.0
-    shards.publish(1, ids, ones)
-    found = []
-    for values in (ones, ones, altered):
-        kill()
-        found.append((shards.publish(2, ids, values)[1] - 300.0).tolist())
-    return found
-
-
 def make_rows(count: int, streams: int = 7, seed: int = 1) -> list[Row]:
     """Id, value, place among all rows."""
     rng = np.random.default_rng(seed)
@@ -86,6 +69,17 @@ def expected(job: Job, rows: list[Row]) -> dict[int, float]:
     ids, values, places = zip(*rows, strict=True)
     published = job.fleet().publish(list(ids), list(values))[1]
     return dict(zip(places, published.tolist(), strict=True))
+
+
+def released(job: Job, rows: list[Row]) -> Any:
+    """Dask's frame of what these rows publish, in three parts."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    from fastdp.engines import dask
+
+    frame = dd.from_pandas(pd.DataFrame(rows, columns=["id", "kwh", "place"]), npartitions=3)
+    return dask.release(frame, job, id="id", order="place", value="kwh")
 
 
 def make_session(workers: int = 2) -> Any:

@@ -11,48 +11,19 @@ import numpy as np
 import pytest
 
 import fastdp
-from tests.engines.scenes import (
-    assert_altered_replay,
-    counting_job,
-    expected,
-    make_job,
-    make_rows,
-    needs,
-    replay_altered,
-)
+from tests.engines.scenes import expected, make_job, make_rows, needs, released
 
 pytestmark = [needs("distributed"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def test_the_same_bytes_with_a_worker_killed(tmp_path: Path, client: Any) -> None:
-    from fastdp.engines.dask import DaskShards
-
-    job, rng = make_job(tmp_path), np.random.default_rng(2)
-    fleet = job.fleet()
-    with DaskShards(job, tmp_path / "state", 4, client=client) as shards:
-        for number in range(1, 5):
-            ids, values = rng.integers(0, 30, 300), rng.uniform(0.0, 10.0, 300)
-            assert shards.publish(number, ids, values)[1].tolist() == fleet.publish(ids, values)[1].tolist()
-            if number == 2:
-                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    job, rows = make_job(tmp_path), make_rows(300)
+    running = client.compute(released(job, rows))
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    found = running.result()
+    assert dict(zip(found["place"], found["published"], strict=True)) == expected(job, rows)
     # The next test has the cluster as it was.
     client.wait_for_workers(2, timeout=120)
-
-
-def _forget() -> None:
-    """As a worker that starts: no shard is open, so its state is read."""
-    from fastdp.engines import dask
-
-    dask._OPEN.clear()
-
-
-def test_an_altered_replay_meets_independent_noise(tmp_path: Path, client: Any) -> None:
-    from fastdp.engines.dask import DaskShards
-
-    with DaskShards(counting_job(tmp_path), tmp_path / "state", 2, client=client) as shards:
-        once, again, altered = replay_altered(shards, lambda: client.run(_forget))
-    assert len(altered) == 300
-    assert_altered_replay(once, again, altered, 100)
 
 
 def test_streams_of_a_data_frame(tmp_path: Path) -> None:

@@ -51,6 +51,13 @@ def test_a_state_that_comes_back_gives_the_same_again(tmp_path: Path) -> None:
     assert [*first, *one[2]] == list(expected(job, rows).values())
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_what_is_published_behind_a_holdout_has_its_row(tmp_path: Path) -> None:
+    job = make_job(tmp_path, threshold=None, holdout=20, max_range=64)
+    ids = ["a" if k % 2 else "b" for k in range(42)]
+    assert job.advance(None, ids, [k / 9.0 for k in range(42)])[1].tolist() == [40, 41]
+
+
 def test_fleets_of_a_job_share_nothing(tmp_path: Path) -> None:
     job, rows = make_job(tmp_path), make_rows(60)
     ids, values = split(rows)

@@ -1,4 +1,4 @@
-"""Programs that keep the state of a job, a fleet or shards in files, killed before and after their steps."""
+"""Programs that keep the state of a job or a fleet in files, killed before and after their steps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.faults import processes
 from fastdp.state.atomic_files import atomic_file
 from fastdp.streams.fleet import Fleet
 from tests.engines.scenes import make_job
-from tests.engines.test_shards import Here, batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="the harness forks")]
 BATCHES = 4
 Step = Callable[[Path, int, Any, Any], list[float]]
+
+
+def batches() -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(4)
+    return [(rng.integers(0, 9, 60), rng.uniform(0.0, 10.0, 60)) for _ in range(BATCHES)]
 
 
 def before(folder: Path, number: int) -> bytes | None:
@@ -45,11 +50,6 @@ def fleet_step(folder: Path, number: int, ids: Any, values: Any) -> list[float]:
     return [float(each) for each in out]
 
 
-def shards_step(folder: Path, number: int, ids: Any, values: Any) -> list[float]:
-    with Here(make_job(folder), folder / "shards", 3) as here:
-        return [float(each) for each in here.publish(number, ids, values)[1]]
-
-
 def run(step: Step, folder: Path) -> None:
     """The program: each batch that its log does not have; a line leaves when the state is stored."""
     log = folder / "log"
@@ -64,10 +64,10 @@ def visible(log: Path) -> list[Any]:
     return [json.loads(line) for line in log.read_bytes().splitlines()] if log.exists() else []
 
 
-@pytest.mark.parametrize("step", [job_step, fleet_step, shards_step])
+@pytest.mark.parametrize("step", [job_step, fleet_step])
 def test_a_program_that_is_killed_shows_one_noise_and_loses_nothing(step: Step, tmp_path: Path) -> None:
     fleet = make_job(tmp_path).fleet()
-    wanted = [[number, fleet.publish(*batch)[1].tolist()] for number, batch in enumerate(batches()[:BATCHES], 1)]
+    wanted = [[number, fleet.publish(*batch)[1].tolist()] for number, batch in enumerate(batches(), 1)]
     (tmp_path / "counted").mkdir()
     events = processes.run(partial(run, step, tmp_path / "counted"), counting=True).answer
     kills = 0

@@ -97,7 +97,7 @@ def test_integers_keep_their_type_and_saturate(kind: str) -> None:
     assert isinstance(one(5), int)
     assert one.map(1) == 2.0
     # Also the domain's very ends: an exception would quote a value.
-    assert abs(one(int(ends.max)) - top) < 100
+    assert abs(one(int(ends.max)) - min(ends.max, 2**63 - 1)) < 100
     assert len(measurement([int(ends.max), int(ends.min)])) == 2
 
 

@@ -19,7 +19,6 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Recent
-from fastdp.streams import release_many
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
 from fastdp_lab import queries
@@ -59,10 +58,7 @@ def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries:
 
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
-def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
-    monkeypatch.setattr(release_many, "BATCH_WORDS", 3000)
-    # As if there were work for every thread.
-    monkeypatch.setattr(release_many, "BATCH_VALUES", 600)
+def test_repetitions_are_single_releases(parts) -> None:
     queries = random_ranges(600, 20, 256, seed=1)
     kept, asked = repeat(make(parts), VALUES, 7), repeat(make(parts), VALUES, 7, queries=queries, threads=3)
     assert (kept.answers, asked.releases) == (None, None)

@@ -56,7 +56,7 @@ def smooth(z: np.ndarray, v: float) -> np.ndarray:
     ends[[0, -1]] = 1.0
     for w in (0.0, 0.1 * v, 0.4 * v, 1.6 * v, 6.4 * v):
         u = v + w
-        for q in (0.0, *(max(np.var(z), 1e-300) * 4.0 ** np.arange(-9, 2))):
+        for q in (0.0, *(max(np.var(z), 1e-6 * v, 1e-300) * 4.0 ** np.arange(-9, 2))):
             if q == 0:
                 m = np.full(n, z.mean())
                 fit = 1 - 0.5 * (n * np.log(u) + np.log(n / u) + ((z - m) ** 2).sum() / u)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -19,14 +18,12 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.smoothers import Median, MovingAverage, Recent
+from fastdp.perturbers import Blocks
 from fastdp.state import codec, machine
 from fastdp.state.machine import Machine, Transition
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import RowIndex
-from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE
@@ -34,79 +31,16 @@ from fastdp_kernels.streams.adaptive_pass import BY_SCALE
 SECRET = fastdp.Key.from_seed("fleet")
 
 
-def adaptive(season: float | None = None, **others: Any) -> fastdp.StreamPublisher:
-    blocks = Blocks(season=season)
-    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, perturber=blocks, **others)
+def adaptive(**others: Any) -> fastdp.StreamPublisher:
+    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, **others)
 
 
-GAUSSIAN: dict[str, tuple[Any, Any]] = {
-    "gaussian": (Flat(noise="gaussian"), None),
-    "gaussian tree": (Hierarchy(2, prune=1, noise="gaussian"), Recent()),
-    "gaussian nodes": (Hierarchy(2, prune=0, consistent=False, noise="gaussian"), None),
-    "gaussian blocks": (Blocks(noise="gaussian"), None),
+KINDS: dict[str, Any] = {
+    "blocks": adaptive,
+    "windows": lambda **own: adaptive(contributions=3, **own),
+    "tops": lambda **own: fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, **own),
+    "counts": lambda **own: RunningCounts(BinaryTree(64), 2.0, **own),
 }
-
-
-TREES: dict[str, dict[str, Any]] = {
-    "every node": {"threshold": 20.0, "perturber": Hierarchy(2, consistent=False, prune=0)},
-    "medians": {"threshold": 20.0, "perturber": Hierarchy(4, prune=1), "smoother": Median()},
-    "renewed": {
-        "perturber": Hierarchy(2, prune=1),
-        "smoother": MovingAverage(3),
-        "holdout": 12,
-        "renewal": RenewFromHoldout(),
-    },
-    "refined": {"perturber": Flat(), "holdout": 12, "renewal": RenewFromPublished(0.3)},
-}
-
-
-def template(kind: str, key: fastdp.Key | None = None) -> Any:
-    """A publisher of each kind of fleet."""
-    if kind == "blocks":
-        return adaptive(key=key)
-    if kind == "events":
-        return fastdp.Adaptive(epsilon=2.0, sensitivity=1.0, max_range=256, key=key)
-    if kind == "windows":
-        return adaptive(contributions=3, key=key)
-    if kind == "season":
-        return adaptive(season=6.0, key=key)
-    if kind == "holdout":
-        return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
-    if kind == "tops":
-        return fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, key=key)
-    if kind in TREES:
-        return fastdp.StreamPublisher(**{**TREES[kind], "epsilon": 2.0, "bound": 100.0, "max_range": 16}, key=key)
-    if kind in GAUSSIAN or kind == "flat":
-        more = {"delta": 1e-6, "smoother": GAUSSIAN[kind][1]} if kind in GAUSSIAN else {}
-        parts = {"threshold": 20.0, "perturber": GAUSSIAN[kind][0] if more else Flat(), "max_range": 64}
-        return fastdp.StreamPublisher(**parts, epsilon=2.0, bound=100.0, key=key, **more)
-    return RunningCounts(BinaryTree(64), 2.0, key=key)
-
-
-def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Key = SECRET) -> NDArray[np.float64]:
-    """Output of one publisher."""
-    one = template(kind, secret.of_stream(stream))
-    if isinstance(one, RunningCounts):
-        return np.array([one.step([int(value)])[0] for value in values], np.float64)
-    return np.asarray(one.publish(values))
-
-
-class OwnNoise(Blocks):
-    """Noise of a user's own, which is drawn before the sums exist."""
-
-    def leaf_noise(self, *args: Any, **options: Any) -> Any:
-        return super().leaf_noise(*args, **options)
-
-
-def test_calls_of_a_stream_happen_in_order_where_noise_is_drawn_first() -> None:
-    def make(key: fastdp.Key | None = None) -> fastdp.Adaptive:
-        return fastdp.Adaptive(2.0, 100.0, threshold=20.0, max_range=256, perturber=OwnNoise(), key=key)
-
-    values, ids = values_for("blocks", 600), np.arange(600) % 2
-    _, out = Fleet(make(), key=SECRET).publish(ids, values)
-    for stream in (0, 1):
-        own = make(SECRET.of_stream(stream)).publish(values[ids == stream])
-        assert np.array_equal(out[ids == stream], own)
 
 
 def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
@@ -150,31 +84,6 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     assert Fleet(adaptive(), seed=1).noise_fingerprint is None
 
 
-KINDS = ["blocks", "season", "events", "windows", "holdout", "tops", "flat", "counts", *TREES, *GAUSSIAN]
-
-
-@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("texts", [False, True])
-def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts: bool) -> None:
-    rng = np.random.default_rng(5)
-    numbers = rng.integers(0, 6, 400)
-    ids: Any = [f"meter-{k}" for k in numbers] if texts else numbers
-    values = values_for(kind, 400)
-    fleet = Fleet(template(kind), key=SECRET)
-    found: list[Any] = []
-    out: list[float] = []
-    for begin in range(0, 400, 57):
-        part, published = fleet.publish(ids[begin : begin + 57], values[begin : begin + 57])
-        found += list(part)
-        out += published.tolist()
-    for stream in set(found):
-        mine = [value for each, value in zip(found, out, strict=True) if each == stream]
-        place = [k for k, each in enumerate(ids) if each == stream]
-        name = stream if texts else int(stream)
-        assert mine == alone(kind, name, values[place]).tolist()
-
-
 STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
 ACTIONS = st.lists(
     st.one_of(
@@ -182,7 +91,6 @@ ACTIONS = st.lists(
         st.tuples(st.just("restart"), st.booleans()),
         st.tuples(st.just("apart"), st.tuples(st.integers(1, 4), STREAMS)),
         st.tuples(st.just("forget"), st.sets(st.integers(0, 9), min_size=1)),
-        st.tuples(st.just("threads"), st.integers(1, 3)),
     ),
     max_size=12,
 )
@@ -190,9 +98,9 @@ ACTIONS = st.lists(
 
 @given(ACTIONS, st.sampled_from(["blocks", "windows", "counts"]), st.booleans(), st.integers(0, 2**20))
 @settings(deadline=None, max_examples=60)
-def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, texts: bool, seed: int) -> None:
+def test_restarts_and_parts_change_nothing(actions: Any, kind: str, texts: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    fleet = Fleet(template(kind), key=SECRET)
+    fleet = Fleet(KINDS[kind](), key=SECRET)
     name = (lambda k: f"s{k}") if texts else int
     lives: dict[Any, int] = {}
     publishers: dict[Any, Any] = {}
@@ -204,37 +112,26 @@ def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, text
                 publishers[each] = one(kind, each, lives.get(each, 0))
             assert following(publishers[each], value) == published
 
-    # Threads where a call has two values.
-    with mock.patch("fastdp.streams.rows.MIN_PER_THREAD", 1):
-        for action, what in actions:
-            if action == "publish":
-                publish(fleet, [name(k) for k in what])
-            elif action == "restart":
-                seal = b"k" * 32 if what else None
-                fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal, threads=fleet.threads)
-            elif action == "apart":
-                n, ids = what[0], [name(k) for k in what[1]]
-                # Each part goes on as bytes, on a machine of its own.
-                parts = [Fleet.from_bytes(part.to_bytes()) for part in fleet.split(n)]
-                for owner, part in enumerate(parts):
-                    publish(part, [each for each, k in zip(ids, Fleet.part_of(ids, n), strict=True) if k == owner])
-                fleet = Fleet.merge(parts[::-1])
-            elif action == "forget":
-                gone = [name(k) for k in what if name(k) in publishers]
-                fleet.forget(gone)
-                for each in gone:
-                    del publishers[each]
-                    lives[each] = lives.get(each, 0) + 1
-            elif action == "threads":
-                fleet.threads = what
+    for action, what in actions:
+        if action == "publish":
+            publish(fleet, [name(k) for k in what])
+        elif action == "restart":
+            seal = b"k" * 32 if what else None
+            fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal)
+        elif action == "apart":
+            n, ids = what[0], [name(k) for k in what[1]]
+            # Each part goes on as bytes, on a machine of its own.
+            parts = [Fleet.from_bytes(part.to_bytes()) for part in fleet.split(n)]
+            for owner, part in enumerate(parts):
+                publish(part, [each for each, k in zip(ids, Fleet.part_of(ids, n), strict=True) if k == owner])
+            fleet = Fleet.merge(parts[::-1])
+        elif action == "forget":
+            gone = [name(k) for k in what if name(k) in publishers]
+            fleet.forget(gone)
+            for each in gone:
+                del publishers[each]
+                lives[each] = lives.get(each, 0) + 1
     assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
-
-
-def test_threads_keep_the_order_of_every_stream() -> None:
-    """Of so many values that there is work for three."""
-    ids, values = np.arange(3 * 2**14) % 4, values_for("blocks", 3 * 2**14)
-    single, three = (Fleet(adaptive(), key=SECRET, threads=n).publish(ids, values)[1] for n in (1, 3))
-    assert np.array_equal(single, three)
 
 
 def test_streams_that_begin_in_a_part_go_on_behind_a_merge() -> None:
@@ -243,13 +140,13 @@ def test_streams_that_begin_in_a_part_go_on_behind_a_merge() -> None:
         parts[owner].publish([k], [1.0])
     whole = Fleet.merge(parts)
     for count in (2, 3):
-        expected = [alone("blocks", k, np.ones(count))[-1] for k in ids.tolist()]
+        expected = [adaptive(key=SECRET.of_stream(k)).publish(np.ones(count))[-1] for k in ids.tolist()]
         assert whole.publish(ids, np.ones(40))[1].tolist() == expected
 
 
 def one(kind: str, stream: Any, life: int) -> Any:
     """The publisher of a stream in one of its lives."""
-    fresh = template(kind, SECRET.of_stream(stream))
+    fresh = KINDS[kind](key=SECRET.of_stream(stream))
     return fresh._of(fresh._machine, fresh._key.within("life", life)) if life else fresh
 
 
@@ -262,7 +159,7 @@ def following(publisher: Any, value: float) -> float:
 
 def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     values = values_for("blocks", 300)
-    expected = alone("blocks", 3, values)
+    expected = adaptive(key=SECRET.of_stream(3)).publish(values)
     fleet = Fleet(adaptive(), key=SECRET)
     advance_rows, calls = adaptive_pass.advance_rows, []
 
@@ -350,7 +247,7 @@ def test_an_interrupted_call_leaves_a_fleet_that_refuses(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("kind", ["blocks", "counts"])
 def test_damaged_bytes_are_refused(kind: str) -> None:
-    fleet = Fleet(template(kind), key=SECRET)
+    fleet = Fleet(KINDS[kind](), key=SECRET)
     fleet.publish([1, 2, 1], values_for(kind, 3))
     state = fleet.to_bytes(b"k" * 32)
     for place in range(40, len(state), max(1, len(state) // 50)):
@@ -373,7 +270,7 @@ def altered(state: bytes, change: dict[str, Any], more: bytes = b"") -> bytes:
 @pytest.mark.parametrize("wrong", [{"fleet": 1}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}, {}])
 def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any]) -> None:
     """And one number more than its streams have."""
-    fleet = Fleet(template("tops"), key=SECRET)
+    fleet = Fleet(KINDS["tops"](), key=SECRET)
     fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
     assert len(Fleet.from_bytes(altered(fleet.to_bytes(), {}))) == 4
     with pytest.raises(StateError):
@@ -485,12 +382,13 @@ def test_ids_keep_their_kind_and_their_zero_characters() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(4, 5), ("a", "b")])
 def test_an_error_of_one_stream_begins_no_other(first: Any, second: Any) -> None:
-    fleet = Fleet(template("counts"), key=SECRET)
+    fleet = Fleet(KINDS["counts"](), key=SECRET)
     fleet.publish([first], [1.0])
     with pytest.raises(DataError, match=r"whole number.*within the stream of ids\[1\]"):
         fleet.publish([first, second], [1.0, 1.5])
     assert list(fleet.ids) == [first]
-    assert fleet.publish([first], [1.0])[1].tolist() == alone("counts", first, np.array([1.0, 1.0]))[1:].tolist()
+    counts = KINDS["counts"](key=SECRET.of_stream(first))
+    assert fleet.publish([first], [1.0])[1].tolist() == [counts.step([1])[0] for _ in range(2)][1:]
 
 
 @dataclass(frozen=True)

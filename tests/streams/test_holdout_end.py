@@ -28,7 +28,6 @@ from fastdp.thresholds import (
 )
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from tests.noise_values import chain_noise, threshold_key, unbound_key
-from tests.shared import release_many
 
 BOUND, HOLDOUT = 64.0, 12
 #: The largest of at most a hundred values, without noise: one value more or less shows.
@@ -124,22 +123,6 @@ def test_what_is_behind_the_hold_out_has_no_influence_on_any_threshold(make: Mak
         values[chosen:] = following
         thetas |= {theta_of(make(rule), values, cut) for cut in (0, chosen - 1, chosen, chosen + 1)}
     assert len(thetas) == 1
-
-
-@pytest.mark.parametrize("perturber", [Flat(), Hierarchy(2, prune=1)])
-def test_rows_look_at_their_hold_outs_only(perturber) -> None:
-    values = np.full((3, 20), 3.0)
-    values[:, HOLDOUT - 1], values[:, HOLDOUT] = (5.0, 6.0, 7.0), 60.0
-    options = {"holdout": HOLDOUT, "max_range": 16, "resolution": 0.25, "seed": 3, "perturber": perturber}
-    smoother = None if isinstance(perturber, Flat) else "recent"
-    released = release_many(values, 8.0, BOUND, threshold=LARGEST, smoother=smoother, **options)
-    assert released.thresholds.tolist() == [5.0, 6.0, 7.0]
-    rule = NoisyMax(step=1.0)
-    thetas = []
-    for following in (0.0, BOUND):
-        values[:, HOLDOUT:] = following
-        thetas.append(release_many(values, 8.0, BOUND, threshold=rule, smoother=smoother, **options).thresholds)
-    assert np.array_equal(*thetas)
 
 
 def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> None:

@@ -38,14 +38,16 @@ def make(**options) -> fastdp.ToPS:
     return fastdp.ToPS(**{**settings, **options})
 
 
-@pytest.mark.parametrize("noise", ["laplace", "exponential"])
 @pytest.mark.parametrize(("fan_out", "epsilon"), [(2, 0.5), (3, 0.05), (16, 0.5), *exhaustive((4, 0.5))])
-@pytest.mark.parametrize("prune", [0, 1, 2])
-@pytest.mark.parametrize("max_range", [9, 100, *exhaustive(64, 256)])
-def test_release_equals_the_oracle(fan_out: int, epsilon: float, prune: int, max_range: int, noise: str) -> None:
+@pytest.mark.parametrize(
+    ("prune", "max_range"), [(0, 9), (0, 100), (1, 100), (2, 100), *exhaustive((0, 256), (1, 9), (1, 64), (2, 256))]
+)
+def test_release_equals_the_oracle(fan_out: int, epsilon: float, prune: int, max_range: int) -> None:
     if fan_out**prune >= max_range:
         pytest.skip("no level would be left")
-    values = stream(300 + 1000)
+    # Every other one, so that each parameter meets both.
+    noise = "exponential" if (fan_out + prune) % 2 else "laplace"
+    values = stream(300 + 400)
     rule = NoisyMax(noise=noise, fan_out=fan_out)
     publisher = make(fan_out=fan_out, prune=prune, max_range=max_range, epsilon=epsilon, threshold=rule)
     release = publisher.release(values)
@@ -61,7 +63,7 @@ def test_release_equals_the_oracle(fan_out: int, epsilon: float, prune: int, max
     steps, plan = round(theta / publisher.resolution), publisher.plan
     shape = publisher.resolution, plan.block, leaf_noise(publisher, steps), plan.tree_blocks
     assert np.array_equal(release.values, tops.publish(values[300:].tolist(), steps, *shape))
-    assert (release.offset, len(release)) == (300, 1000)
+    assert (release.offset, len(release)) == (300, 400)
 
 
 def test_the_guarantee_follows_from_the_parts() -> None:
@@ -106,18 +108,6 @@ def test_shape_of_the_hierarchy() -> None:
             assert plan.leaves * plan.block == tops * subtree
             assert plan.tree_blocks == math.ceil(max_range / plan.block) <= plan.leaves
             assert plan.nodes == sum(plan.leaves // fan_out**level for level in range(plan.levels))
-
-
-def test_eq_7_uses_the_real_logarithm() -> None:
-    for fan_out, max_range in itertools.product((2, 3, 16), (17, 100, 257, 100_000, 2**20)):
-        depth = math.log(max_range, fan_out)
-        height = next(h for h in range(64) if fan_out**h >= max_range)
-        for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
-            errors = [
-                (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2 / epsilon**2 + fan_out ** (2 * s) / 36
-                for s in range(height)
-            ]
-            assert Hierarchy(fan_out).plan(epsilon, max_range).pruned == errors.index(min(errors))
 
 
 def test_grid_and_its_proof() -> None:

@@ -77,7 +77,7 @@ def test_clips_and_intervals_are_the_oracles(shape, rows, cells, far):
         part = sizes.parts(sums, (noise.body * choice.clip) ** 2, np.full(cells, 1.0 / cells))
         assert part.sum() == pytest.approx(1.0)
         part[0], half = 1.0, np.full(cells, 2.1 * noise.body * choice.clip)
-        each = beyond.interval((sums, half, half), part, 0.95)
+        each = beyond.interval((sums, half, half), part, np.zeros(cells), 0.95)
         quantiles = sizes.two_sided(0.95), sizes.one_sided(0.95), 1.2815515655446008
         ends = oracle.intervals(own, clips, wanted, k, sums, half, part, *quantiles)
         for got, expected in zip((each[0], each[2], each[3]), ends.T, strict=True):
@@ -91,12 +91,13 @@ def test_nothing_that_stands_out_gives_one_number_up_to_the_bound():
     choice = sizes.choose([side], Noise(2.0, 1.8, 30.0, 2.0), 24, 24.0)
     assert choice == (0.0, BOUND, False, True)
     found = sizes.beyond([side], choice, 5e9, 1e18, Unit())
-    _, _, low, high = found.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), 0.95)
+    _, _, low, high = found.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), np.zeros(2), 0.95)
     assert low.tolist() == [pytest.approx(5e9 - sizes.two_sided(0.95) * 1e9), 0.0]
     assert high[1] == high[0], "a window may hold all of it"
     # With both signs it says nothing of a window.
     both = sizes.beyond([side, side], choice, 5e9, 1e18, Unit())
-    assert np.isnan(both.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), 0.95)[2]).tolist() == [False, True]
+    ends = both.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), np.zeros(2), 0.95)
+    assert np.isnan(ends[2]).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("ends", [(2.0, 10.0), (-10.0, -2.0), (-10.0, 10.0), (0.0, 10.0), (-10.0, 0.0), (-1.0, 9.0)])
@@ -135,9 +136,14 @@ def test_hidden_rows_raise_high_alone_and_low_is_no_less_than_the_body():
     assert found.hidden(0.95)[1] > BOUND, "a row at the bound"
     assert found.hidden(0.5)[1] < found.hidden(0.95)[1] < found.hidden(0.999)[1]
     body, half = np.full(10, 1e9), np.full(10, 1e7)
-    estimate, _, low, high = found.interval((body, half, half), np.full(10, 0.1), 0.95)
+    rows = np.array([0.0, 2.0, 1e9, *np.zeros(7)])
+    estimate, _, low, high = found.interval((body, half, half), np.full(10, 0.1), rows, 0.95)
     assert (low >= body - half).all()
     assert (high - estimate > estimate - low).all()
+    # A window that stands out: so many rows of the bound, or all that may be there.
+    all_of_it = found.value + sizes.two_sided(0.95) * math.sqrt(found.variance) + found.hidden(0.95)[1]
+    assert high[1] == pytest.approx(max(high[0], 1e9 + 1e7 + 2.0 * (BOUND - choice.clip)))
+    assert high[2] == pytest.approx(1e9 + 1e7 + all_of_it)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])

@@ -71,3 +71,24 @@ def test_ends_hold_the_true_answer_or_are_missing(shape: str, option: str) -> No
             into += (~(low > true + 1e-9) & ~(true - 1e-9 > high)).tolist()
     for case, each in held.items():
         assert np.mean(each) >= 0.9 - 1.0 / len(each), case
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_window_that_alone_holds_the_large_values_is_below_its_high(sign: float) -> None:
+    hours, seconds = 48, np.sort(np.random.default_rng(5).integers(0, 48 * 3600, 5_000))
+    days = fastdp.Time("at", "1h", unit="s", start="1970-01-01", stop="1970-01-03")
+    for seed in range(SEEDS):
+        r, loud = np.random.default_rng(seed), seconds // 3600 == 7
+        values = sign * r.exponential(1.0, seconds.size) * np.where(loud, 50.0, 1.0)
+        rows = pa.table({"at": seconds, "v": values, "by": np.where(seconds % 2, "a", "b")})
+        ends = tuple(sorted((0.0, 1.5 * sign * float(np.abs(values).max()))))
+        given = {"epsilon": 1.0, "bounds": {"v": ends}, "seed": seed}
+        for keys in ({}, {"by": "by", "keys": ["a", "b"]}):
+            table = fastdp.aggregate(rows, {"v": ["sum", "mean"], "*": "count"}, days, **given, **keys).level(0)
+            at, starts = np.array([7, 0]), np.array([8, 12])
+            true = [values[(seconds // 3600 >= i) & (seconds // 3600 < j)] for i, j in zip(at, starts, strict=True)]
+            for name, of in (("v_sum", np.sum), ("v_mean", np.mean)):
+                far = table[name].interval(at, starts)[1 if sign > 0.0 else 0]
+                assert (sign * np.ravel(far) >= [sign * of(each) for each in true]).all(), name
+            low, high = table["v_sum"].interval(np.arange(hours), np.arange(hours) + 1)
+            assert np.count_nonzero(np.ravel(high - low) > 5.0 * np.median(high - low)) <= 2

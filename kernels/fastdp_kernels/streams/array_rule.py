@@ -246,7 +246,8 @@ def smooth(z: np.ndarray, v: float) -> np.ndarray:
     """Levels of block means `z` of noise variance `v`: a random walk and an independent part, by evidence."""
     n = z.size
     mean = z.sum() / n
-    spread = max(((z - mean) ** 2).sum() / n, 1e-300)
+    # Equal means would give steps whose ratio to the noise no float resolves.
+    spread = max(((z - mean) ** 2).sum() / n, 1e-6 * v, 1e-300)
     best, out, m, ahead = -np.inf, z.copy(), np.empty(n), np.empty(n)
     for k in range(WHITES.size):
         w = WHITES[k] * v

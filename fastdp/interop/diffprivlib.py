@@ -1,0 +1,153 @@
+"""Mechanisms and the histogram of diffprivlib under their own names and arguments, with fastdp's noise."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import zcdp_loss
+from fastdp.noise import pooled
+from fastdp.noise.public_draws import discrete_laplace
+from fastdp.releases.intervals import laplace_variance
+
+#: A float is rounded to so many parts of the sensitivity.
+PARTS = 2**20
+
+
+class _Mechanism:
+    """One number at a time; `randomise` is the pool's `add`."""
+
+    _noise: pooled.Laplace | pooled.Gaussian
+    _variance: float
+
+    def randomise(self, value: float) -> float:
+        """Return the number with noise."""
+        return self._noise.add(value)
+
+    def bias(self, value: float) -> float:
+        return 0.0
+
+    def variance(self, value: float) -> float:
+        return self._variance
+
+    mse = variance
+
+    def copy(self) -> Self:
+        """Return a mechanism that begins with a fresh key, or from its seed."""
+        import copy
+
+        return copy.deepcopy(self)
+
+
+def _grid(sensitivity: object) -> tuple[float, Fraction]:
+    """Resolution for floats, and the most by which a rounded number moves."""
+    moved = validation.positive("sensitivity", sensitivity)
+    step = 2.0 ** (math.frexp(moved)[1] - 1) / PARTS
+    return step, (math.floor(Fraction(moved) / Fraction(step)) + 1) * Fraction(step)
+
+
+class Laplace(_Mechanism):
+    """``diffprivlib.mechanisms.Laplace`` on a grid of sensitivity / 2^20, whose rounding the noise pays for.
+
+    Parameters
+    ----------
+    epsilon, sensitivity : float
+        Both positive.
+    delta : float
+        In [0, 1); it buys nothing here, the loss is pure epsilon.
+    random_state : int, optional
+        Simulation: reproducible noise, no privacy.
+
+    Examples
+    --------
+    >>> from fastdp.interop.diffprivlib import Laplace
+    >>> type(Laplace(epsilon=1.0, sensitivity=2.0).randomise(3.5))
+    <class 'float'>
+    """
+
+    def __init__(
+        self, *, epsilon: float, delta: float = 0.0, sensitivity: float, random_state: int | None = None
+    ) -> None:
+        _checked_delta(delta)
+        step, moved = _grid(sensitivity)
+        scale = moved / Fraction(validation.positive("epsilon", epsilon))
+        self._noise = pooled.Laplace(scale, step, seed=random_state)
+        self._variance = laplace_variance(scale / Fraction(step)) * step**2
+
+
+class Geometric(_Mechanism):
+    """``diffprivlib.mechanisms.Geometric``: whole numbers stay whole; arguments of :class:`Laplace`."""
+
+    def __init__(self, *, epsilon: float, sensitivity: float = 1, random_state: int | None = None) -> None:
+        moved = validation.positive("sensitivity", sensitivity)
+        scale = Fraction(moved) / Fraction(validation.positive("epsilon", epsilon))
+        self._noise, self._variance = pooled.Laplace(scale, seed=random_state), laplace_variance(scale)
+
+
+class Gaussian(_Mechanism):
+    """``diffprivlib.mechanisms.Gaussian``, without its limit on epsilon: the noise is discrete, by zCDP's delta."""
+
+    def __init__(self, *, epsilon: float, delta: float, sensitivity: float, random_state: int | None = None) -> None:
+        loss = zcdp_loss(validation.positive("epsilon", epsilon), _checked_delta(delta, 0.0))
+        step, moved = _grid(sensitivity)
+        sigma = moved / Fraction(loss)
+        self._noise = pooled.Gaussian(sigma, step, seed=random_state)
+        self._variance = float(sigma) ** 2
+
+
+def histogram(
+    sample: Any,
+    epsilon: float = 1.0,
+    bins: Any = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    random_state: int | None = None,
+    accountant: Any = None,
+) -> tuple[Any, Any]:
+    """``diffprivlib.tools.histogram``: :func:`numpy.histogram` with exact noise, counts below 0 as 0.
+
+    Parameters
+    ----------
+    sample, bins, range, density
+        As for :func:`numpy.histogram`; the bins' ends are public, so without edges a range is needed.
+    epsilon : float
+        Privacy loss for one value that is added or removed.
+    random_state : int, optional
+        Simulation: reproducible noise, no privacy.
+    accountant : diffprivlib.BudgetAccountant, optional
+        Pays epsilon before the sample is read.
+
+    Returns
+    -------
+    counts : int64 array
+        Densities are floats.
+    edges : float64 array
+
+    Raises
+    ------
+    ParameterError
+        For a range that would be the sample's.
+    """
+    if range is None and np.ndim(bins) == 0:
+        raise ParameterError("range = None: expected public ends of the bins, the sample's own would be released")
+    scale = 1 / Fraction(validation.positive("epsilon", epsilon))
+    if accountant is not None:
+        accountant.spend(epsilon, 0)
+    exact, edges = np.histogram(sample, bins, range)
+    counts = np.maximum(exact + discrete_laplace(scale, exact.shape, seed=random_state), 0)
+    if not density:
+        return counts, edges
+    total = counts.sum()
+    return counts / np.diff(edges) / max(total, 1), edges
+
+
+def _checked_delta(delta: object, low: float = -1.0) -> float:
+    given = validation.real("delta", delta)
+    if not low < given < 1 or given < 0:
+        raise validation.refusal("delta", delta, "a number from 0 to below 1, above 0 for Gaussian noise")
+    return given

@@ -1,0 +1,160 @@
+"""PipelineDP's engine for rows in memory: its parameters and extractors, answered by one ``fastdp.aggregate``."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import fastdp
+from fastdp._lazy import imported
+from fastdp.errors import ParameterError
+from fastdp.validation import refusal
+
+#: Parameters of ``AggregateParams`` that change what is released, and that no release here has.
+_OTHERS = (
+    *("custom_combiners", "min_sum_per_partition", "vector_size", "contribution_bounds_already_enforced"),
+    *("pre_threshold", "post_aggregation_thresholding", "output_noise_stddev"),
+)
+#: Columns of the rows.
+_WHO, _KEY, _VALUE = "privacy_id", "partition", "value"
+_STATISTICS = {
+    "COUNT": ("*", "count"),
+    "PRIVACY_ID_COUNT": (_WHO, "nunique"),
+    "SUM": (_VALUE, "sum"),
+    "MEAN": (_VALUE, "mean"),
+    "VARIANCE": (_VALUE, "var"),
+}
+
+
+class DPEngine:
+    """``pipeline_dp.DPEngine`` over an iterable of rows: the same calls, noise that is exact, and many times faster.
+
+    Parameters
+    ----------
+    budget_accountant : pipeline_dp.NaiveBudgetAccountant
+        Divides epsilon and delta among the aggregations by their ``budget_weight``.
+    backend : object, optional
+        Unused: rows are read here.
+
+    Examples
+    --------
+    >>> import pipeline_dp as p
+    >>> from fastdp.interop.pipelinedp import DPEngine
+    >>> accountant = p.NaiveBudgetAccountant(1.0, 1e-6)
+    >>> engine = DPEngine(accountant)
+    >>> params = p.AggregateParams(
+    ...     noise_kind=p.NoiseKind.LAPLACE,
+    ...     metrics=[p.Metrics.COUNT],
+    ...     max_partitions_contributed=1,
+    ...     max_contributions_per_partition=1,
+    ... )
+    >>> take = p.DataExtractors(
+    ...     privacy_id_extractor=lambda row: row[0],
+    ...     partition_extractor=lambda row: row[1],
+    ... )
+    >>> rows = [(1, "a"), (2, "a")]
+    >>> found = engine.aggregate(rows, params, take, ["a", "b"])
+    >>> accountant.compute_budgets()
+    >>> [key for key, metrics in found]
+    ['a', 'b']
+    """
+
+    def __init__(self, budget_accountant: Any, backend: Any = None) -> None:
+        self._accountant, self._backend = budget_accountant, backend
+
+    def aggregate(
+        self, col: Iterable[Any], params: Any, data_extractors: Any, public_partitions: Iterable[Any] | None = None
+    ) -> Iterator[tuple[Any, Any]]:
+        """Return pairs of a partition and its metrics, released when the first is asked for.
+
+        Parameters
+        ----------
+        col : iterable
+            Rows.
+        params : pipeline_dp.AggregateParams
+            A person counts with ``max_contributions`` rows, or with the product of the two other bounds.
+        data_extractors : pipeline_dp.DataExtractors
+            Functions of a row; partitions are texts or whole numbers.
+        public_partitions : iterable, optional
+            Without it partitions are chosen privately, with the aggregation's delta.
+
+        Returns
+        -------
+        iterator of (partition, MetricsTuple)
+
+        Raises
+        ------
+        ParameterError
+            For metrics or bounds that fastdp has not; on iteration before ``compute_budgets``.
+        """
+        statistics, fields = _asked(params)
+        rows = params.max_contributions or params.max_partitions_contributed * (
+            params.max_contributions_per_partition or 1
+        )
+        gaussian = str(params.noise_kind).endswith("GAUSSIAN")
+        kinds = imported(
+            "pipeline_dp.aggregate_params", ParameterError("pipeline_dp is not installed: pip install pipeline-dp")
+        )
+        kind = kinds.MechanismType.GAUSSIAN if gaussian else kinds.MechanismType.GENERIC
+        with self._accountant.scope(weight=params.budget_weight):
+            private = public_partitions is None
+            spec = self._accountant.request_budget(kind if gaussian or private else kinds.MechanismType.LAPLACE)
+
+        def released() -> Iterator[tuple[Any, Any]]:
+            import pyarrow as pa
+
+            if not self._accountant.finalized:
+                raise ParameterError("the budget is not known yet: expected accountant.compute_budgets() first")
+            taken = {_WHO: data_extractors.privacy_id_extractor, _KEY: data_extractors.partition_extractor}
+            values = _VALUE in statistics
+            if values:
+                taken[_VALUE] = data_extractors.value_extractor
+            table = fastdp.aggregate(
+                pa.table(_columns(col, taken)),
+                statistics,
+                by=_KEY,
+                keys=None if public_partitions is None else list(public_partitions),
+                epsilon=spec.eps,
+                delta=spec.delta or 0.0,
+                unit=fastdp.Person(_WHO, rows=rows),
+                bounds={_VALUE: (float(params.min_value), float(params.max_value))} if values else None,
+            ).frame.to_pydict()
+            made: Callable[..., Any] = namedtuple("MetricsTuple", list(fields.values()))  # type: ignore[misc]
+            single = "estimate" if "estimate" in table else None
+            columns = [table[single or name] for name in fields]
+            yield from zip(table[_KEY], map(made, *columns), strict=True)
+
+        return released()
+
+
+def _columns(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> dict[str, list[Any]]:
+    rows = list(col)
+    columns = {name: [take(row) for row in rows] for name, take in taken.items()}
+    # Persons may be of any kind that has a hash.
+    numbers: dict[Any, int] = {}
+    columns[_WHO] = [numbers.setdefault(who, len(numbers)) for who in columns[_WHO]]
+    return columns
+
+
+def _asked(params: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Statistics as ``fastdp.aggregate`` reads them, and the names of its columns and of the metrics."""
+    for name in _OTHERS:
+        if getattr(params, name):
+            raise refusal(name, getattr(params, name), "None, fastdp's tables have no such release")
+    statistics: dict[str, list[str]] = {}
+    fields: dict[str, str] = {}
+    for metric in params.metrics or ():
+        name = str(metric)
+        if name.startswith("PERCENTILE"):
+            of, statistic = _VALUE, f"p{metric.parameter:g}"
+            shown = f"percentile_{metric.parameter:g}".replace(".", "_")
+        elif name in _STATISTICS:
+            (of, statistic), shown = _STATISTICS[name], name.lower()
+        else:
+            raise refusal("metrics", name, f"{', '.join(_STATISTICS)} or PERCENTILE")
+        statistics.setdefault(of, []).append(statistic)
+        fields["count" if of == "*" else f"{of}_{statistic}"] = shown
+    if not statistics:
+        raise refusal("metrics", None, "at least one of pipeline_dp.Metrics")
+    return statistics, fields

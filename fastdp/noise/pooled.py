@@ -1,0 +1,191 @@
+"""Exact noise one number at a time, for code that draws in a loop: draws are made together and handed out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import weakref
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.errors import DataError
+from fastdp.guarantee import round_up
+from fastdp.kinds import Array
+from fastdp.noise.key import Key
+from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
+from fastdp.validation import refusal
+
+#: Draws made together: a call of the sampler costs as much as some thousands of them.
+POOL = 4_096
+#: Floats saturate at so many steps.
+MOST = 2.0**62
+_POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
+
+
+class _Pool:
+    """Draws of one distribution; what threads share is one list, whose `pop` and `extend` are single steps."""
+
+    _draws: ClassVar[Callable[..., Array]]
+    _name: ClassVar[str]
+
+    def __init__(self, scale: float | Fraction, resolution: float = 1, *, seed: int | str | None = None) -> None:
+        # A division by another number is rounded, which would move distant values by full steps.
+        if math.frexp(validation.positive("resolution", resolution))[0] != 0.5:
+            raise refusal("resolution", resolution, "a power of two, such as 1 or 2.0**-20")
+        self._step = None if resolution == 1 else float(resolution)
+        given = scale if isinstance(scale, Fraction) else Fraction(validation.positive(self._name, scale))
+        self._scale, self._seed = given / Fraction(resolution), seed
+        self._begin()
+        # The scale is checked here, and the first draws are ready.
+        self._fill()
+        _POOLS.add(self)
+
+    def _begin(self) -> None:
+        self._key, self._numbers, self._ready = Key.choose(self._seed, None), itertools.count(), list[int]()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy would hand out the same draws a second time: it begins anew.
+        step = 1 if self._step is None else self._step
+        return _again, (type(self), self._scale * Fraction(step), step, self._seed)
+
+    def _fill(self) -> None:
+        drawn = type(self)._draws(self._scale, POOL, key=self._key, stream=next(self._numbers))
+        self._ready.extend(drawn[::-1].tolist())
+
+    def _take(self) -> int:
+        while True:
+            try:
+                return self._ready.pop()
+            except IndexError:
+                self._fill()
+
+    def draw(self, n: int | None = None) -> Any:
+        """Return one draw, or `n` of them.
+
+        Parameters
+        ----------
+        n : int, optional
+            At most 2^33.
+
+        Returns
+        -------
+        int, or int64[n]
+            Floats if ``resolution`` is not 1.
+        """
+        if n is None:
+            drawn: Any = self._take()
+        else:
+            drawn = type(self)._draws(self._scale, n, key=self._key, stream=next(self._numbers))
+        return drawn if self._step is None else drawn * self._step
+
+    def add(self, value: float) -> float:
+        """Return the number plus one draw; a float is first rounded to a multiple of ``resolution``.
+
+        Parameters
+        ----------
+        value : int or float
+            A whole number if ``resolution`` is 1.
+
+        Returns
+        -------
+        int or float
+
+        Raises
+        ------
+        DataError
+            For a number that is not finite, or not whole where it has to be.
+        """
+        if type(value) is int and self._step is None:
+            return value + self._take()
+        return self._rounded_and_drawn(value)
+
+    def _rounded_and_drawn(self, value: object) -> float:
+        if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
+            raise DataError(f"value is a {type(value).__name__}: expected a finite number; arrays: fastdp.add_noise")
+        if self._step is None:
+            if value != int(value):
+                raise DataError(f"value is not whole: expected a whole number, or {type(self).__name__}(resolution=)")
+            return int(value) + self._take()
+        # Whole numbers are added before they become a float, or the sum would tell the rounding of its parts.
+        return (round(min(max(float(value) / self._step, -MOST), MOST)) + self._take()) * self._step
+
+    def _steps(self, sensitivity: float) -> Fraction:
+        moved = Fraction(validation.positive("sensitivity", sensitivity))
+        return moved if self._step is None else Fraction(math.floor(moved / Fraction(self._step)) + 1)
+
+
+class Laplace(_Pool):
+    """Exact discrete Laplace noise for single numbers.
+
+    Parameters
+    ----------
+    scale : float or Fraction
+        s = sensitivity / epsilon, in the unit of the numbers; P[X = k] is proportional to exp(-abs(k) / s).
+    resolution : float
+        Grid step, a power of two: 1 for whole numbers; draws are multiples of it, and floats are rounded to it.
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.  By default a fresh key, fit for a release.
+
+    Notes
+    -----
+    Threads may share an object.  A process that was forked, a copy and an unpickled object begin with another key,
+    or from the seed.
+
+    Examples
+    --------
+    >>> from fastdp.noise import Laplace
+    >>> noise = Laplace(4.0)
+    >>> type(noise.add(100)), noise.draw(3).shape
+    (<class 'int'>, (3,))
+    >>> noise.loss(sensitivity=2)
+    0.5
+    """
+
+    _draws = staticmethod(discrete_laplace)
+    _name = "scale"
+
+    def loss(self, sensitivity: float) -> float:
+        """Return epsilon, rounded up, of one call of :meth:`add` for a number that moves by at most this.
+
+        With a resolution other than 1 it pays for the rounding: floor(sensitivity / resolution) + 1 steps.
+        """
+        return round_up(self._steps(sensitivity) / self._scale)
+
+
+class Gaussian(_Pool):
+    """Exact discrete Gaussian noise for single numbers, as :class:`Laplace`; `sigma` bounds the standard deviation.
+
+    Examples
+    --------
+    >>> from fastdp.noise import Gaussian
+    >>> Gaussian(10.0).loss(10)
+    0.5
+    """
+
+    _draws = staticmethod(discrete_gaussian)
+    _name = "sigma"
+
+    def __init__(self, sigma: float | Fraction, resolution: float = 1, *, seed: int | str | None = None) -> None:
+        super().__init__(sigma, resolution, seed=seed)
+
+    def loss(self, sensitivity: float) -> float:
+        """Return rho of zero-concentrated privacy, rounded up, as :meth:`Laplace.loss` returns epsilon."""
+        return round_up((self._steps(sensitivity) / self._scale) ** 2 / 2)
+
+
+def _again(kind: type[_Pool], scale: Fraction, resolution: float, seed: int | str | None) -> _Pool:
+    return kind(scale, resolution, seed=seed)
+
+
+def _begin_again() -> None:
+    for pool in _POOLS:
+        pool._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)

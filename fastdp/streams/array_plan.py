@@ -1,0 +1,85 @@
+"""Plans of finished arrays: shares and errors of a release by outcome of its choices, before any data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp.kinds import Floats
+from fastdp.noise.key import Key
+from fastdp.notebook import as_html, as_text
+from fastdp.streams.array_rule import NAMES, ArrayRule
+
+#: A low theta, as a part of the bound, that is shown beside the bound; a mean, likewise, if none is given; and the
+#: part of all values whose sum is shown beside the total.
+LOW_THETA, USUAL_MEAN, PART = 1 / 10, 1 / 20, 50
+HEADS = ("theta", "blocks", *NAMES, "total +-", f"sum of 1/{PART} +-")
+
+
+class Outcome(NamedTuple):
+    """A theta and a number of blocks that the two choices may give.
+
+    `shares`: fraction of the budget by step; `errors`, `half_widths`: of the total and of the sum of 1/50 of the
+    values.
+    """
+
+    theta: float
+    blocks: int
+    shares: dict[str, float]
+    errors: Floats
+    half_widths: Floats
+
+
+@dataclass(frozen=True)
+class ArrayShares:
+    """Fractions of a finished array's budget, with half-widths, for outcomes of its choices; ``print`` shows them."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Printed row of each outcome, under :data:`HEADS`."""
+        return [
+            (
+                f"{theta:.4g}",
+                f"{blocks:,}",
+                *(f"{shares.get(name, 0.0):.1%}" for name in NAMES),
+                *(f"{half:.4g}" for half in half_widths),
+            )
+            for theta, blocks, shares, _, half_widths in self.outcomes
+        ]
+
+    def __str__(self) -> str:
+        return as_text([HEADS, *self.rows])
+
+    def _repr_html_(self) -> str:
+        return as_html("Shares by outcome of the choices", HEADS, self.rows)
+
+
+def plan_array(
+    size: int,
+    epsilon: float,
+    bound: float | None,
+    *,
+    contributions: int,
+    delta: float,
+    mean: float | None,
+    confidence: float,
+) -> tuple[str, ArrayShares]:
+    """Unit of :func:`fastdp.release` of `size` values, and its shares and errors if their mean is `mean`."""
+    rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta, key=Key.from_seed(0))
+    mean = rule.bound * USUAL_MEAN if mean is None else min(max(mean, 0.0), rule.bound)
+    lengths = rule.block_lengths or [size]
+    low = [round(rule.top * LOW_THETA)] if rule.shares.threshold else []
+    starts, stops, outcomes = np.zeros(2, np.int64), np.array([size, -(-size // PART)]), []
+    for theta in (rule.top, *low):
+        for length in dict.fromkeys((lengths[-1], lengths[0])):
+            answer = rule.expected(theta, length, mean)
+            ends = answer.interval(starts, stops, confidence)
+            errors = answer.std_error(starts, stops)
+            shares, half_widths = dict(answer.shares), (ends[1] - ends[0]) / 2.0
+            blocks = max(answer.sums.size, 1)
+            outcomes.append(Outcome(answer.threshold * answer.scale, blocks, shares, errors, half_widths))
+    return rule.guarantee.unit, ArrayShares(tuple(outcomes))

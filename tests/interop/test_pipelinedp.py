@@ -1,0 +1,98 @@
+"""PipelineDP's calls on rows in memory, where that package is installed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.interop.pipelinedp import DPEngine
+
+pipeline_dp = pytest.importorskip("pipeline_dp")
+Metrics = pipeline_dp.Metrics
+LISTED = [
+    Metrics.COUNT,
+    Metrics.SUM,
+    Metrics.MEAN,
+    Metrics.VARIANCE,
+    Metrics.PRIVACY_ID_COUNT,
+    Metrics.PERCENTILE(50),
+]
+ROWS = [(f"p{i % 2_000}", f"k{i % 7}", float(i % 5)) for i in range(14_000)]
+TAKE = pipeline_dp.DataExtractors(
+    privacy_id_extractor=lambda row: row[0],
+    partition_extractor=lambda row: row[1],
+    value_extractor=lambda row: row[2],
+)
+
+
+def params(metrics=LISTED, **given):
+    usual = {"max_partitions_contributed": 7, "max_contributions_per_partition": 1, "min_value": 0, "max_value": 4}
+    return pipeline_dp.AggregateParams(metrics=list(metrics), **{**usual, **given})
+
+
+def released(asked, public, epsilon=200.0, delta=1e-6, rows=ROWS):
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=epsilon, total_delta=delta)
+    found = DPEngine(accountant).aggregate(rows, asked, TAKE, public)
+    accountant.compute_budgets()
+    return dict(found)
+
+
+@pytest.mark.parametrize("noise", ["LAPLACE", "GAUSSIAN"])
+@pytest.mark.parametrize("public", [None, ["k0", "k3", "unknown"]])
+def test_metrics_have_their_names_and_are_near_the_truth(noise, public) -> None:
+    kind = getattr(pipeline_dp.NoiseKind, noise)
+    found = released(params(noise_kind=kind), public)
+    assert sorted(found) == sorted(public or [f"k{i}" for i in range(7)])
+    counted = Counter(key for _, key, _ in ROWS)
+    for key in set(found) - {"unknown"}:
+        values = np.array([value for _, other, value in ROWS if other == key])
+        of = found[key]
+        assert of.count == pytest.approx(counted[key], rel=0.02)
+        assert of.sum == pytest.approx(values.sum(), rel=0.05)
+        assert of.mean == pytest.approx(values.mean(), rel=0.05)
+        assert of.variance == pytest.approx(values.var(), rel=0.1)
+        assert of.privacy_id_count == pytest.approx(2_000, rel=0.02)
+        assert abs(of.percentile_50 - 2.0) <= 1.0
+
+
+def test_aggregations_share_the_budget_by_weight_and_run_when_asked() -> None:
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=1e-6)
+    engine = DPEngine(accountant, pipeline_dp.LocalBackend())
+    asked = [params([Metrics.COUNT], noise_kind=pipeline_dp.NoiseKind.LAPLACE, budget_weight=w) for w in (1, 3)]
+    rows = [(i, "k", 1.0) for i in range(1_000)]
+    pairs = [engine.aggregate(rows, each, TAKE, ["k"]) for each in asked]
+    with pytest.raises(ParameterError, match=r"expected accountant.compute_budgets\(\) first"):
+        next(iter(engine.aggregate(rows, asked[0], TAKE, ["k"])))
+    accountant.compute_budgets()
+    assert [spec.eps for spec in accountant.mechanism_specs] == pytest.approx([0.2, 0.6, 0.2])
+    (key, metrics), *more = pairs[1]
+    assert (key, more) == ("k", [])
+    assert metrics._fields == ("count",)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"metrics": [Metrics.VECTOR_SUM], "vector_size": 2, "vector_max_norm": 1.0}, "vector_size"),
+        ({"metrics": [Metrics.SUM], "min_value": None, "max_value": None,
+          "min_sum_per_partition": 1, "max_sum_per_partition": 2}, "min_sum_per_partition"),
+        ({"metrics": []}, "metrics"),
+    ],
+)  # fmt: skip
+def test_what_is_not_here_is_refused_before_the_budget(given, named) -> None:
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=1e-6)
+    with pytest.raises(ParameterError, match=f"^{named} = "):
+        DPEngine(accountant).aggregate(ROWS, params(**given), TAKE, ["k0"])
+    assert not accountant.mechanism_specs
+
+
+def test_bounds_of_persons_are_those_of_fastdp() -> None:
+    crowd = [(1, "k0", 4.0)] * 500 + [(2, "k0", 4.0)]
+    asked = params([Metrics.COUNT], max_partitions_contributed=1, noise_kind=pipeline_dp.NoiseKind.LAPLACE)
+    with pytest.warns(fastdp.errors.AccuracyWarning, match="dropped"):
+        found = released(asked, ["k0"], rows=crowd)
+    assert found["k0"].count < 500
