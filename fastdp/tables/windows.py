@@ -261,11 +261,8 @@ class WindowsMachine(Machine[WindowsState]):
         after, exact, begins = self._closed(after, first, key)
         table = self.table if after.keys is None else after.keys.shown[0]
         made = self._measure(first, exact, key, table, after.reached)
-        last = {each.quantities[0]: each.steps[:, -1] for each in made[1] if each.quantities[0] in self._reach}
-        reached = tuple(
-            replace(each, last={q.name: last[q] for q in listed})
-            for each, listed in zip(after.reached, self._reaching.values(), strict=True)
-        )
+        released, since = {each.quantities[0]: each.steps for each in made[1]}, first - (self.plan.start or 0)
+        reached = tuple(each.with_released(released, since) for each in after.reached)
         return Transition(replace(after, reached=reached), partial(self._emit, *made, begins))
 
     @cached_property
@@ -276,10 +273,6 @@ class WindowsMachine(Machine[WindowsState]):
             if each.name in NEW:
                 found.setdefault(each.column, []).append(each)
         return found
-
-    @property
-    def _reach(self) -> list[Quantity]:
-        return [each for listed in self._reaching.values() for each in listed]
 
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
         """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
@@ -309,8 +302,7 @@ class WindowsMachine(Machine[WindowsState]):
         self, first: int, exact: list[Integers], key: Key, table: KeySet, reached: Sequence[Reached] = ()
     ) -> tuple[tuple[int, int], tuple[Measured, ...], Key, KeySet]:
         span = first, first + exact[0].shape[1]
-        last = zip(self._reaching, reached, strict=False)
-        before = {(name, column): numbers for column, each in last for name, numbers in each.last.items()}
+        before = {quantity: last[:, :3] for each in reached for quantity, last in each.last.items()}
         return span, release(self.shares, self.quantities, exact, key, span, table, before=before), key, table
 
     def _added(self, state: WindowsState, batch: Batch) -> WindowsState:

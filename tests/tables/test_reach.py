@@ -276,3 +276,26 @@ def test_a_kept_file_continues_a_reach(tmp_path: Path) -> None:
         assert of(closed[0]).tolist() == of(closed[1]).tolist()
         assert of(closed[0].level(0)).tolist() == of(closed[1].level(0)).tolist()
     assert len(windows.to_bytes()) < 900 * 48 + 4096
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_many_windows_are_added_up_by_a_counter(delta: float) -> None:
+    """A person enters a sum of each level; online, cut anywhere, with the bytes of a table of a year."""
+    unit, days = fastdp.Person("who"), 365
+    plan = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=days, unit=unit)
+    single = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=1, unit=unit)
+    assert plan.errors["who_reach"].std_error < 0.75 * math.sqrt(days) * single.errors["who_reach"].std_error
+    time = fastdp.Time("at", "1d", start=BEGIN, stop=BEGIN + timedelta(days=days))
+    at = np.datetime64(BEGIN) + np.arange(0, days, 2).astype("m8[D]") + np.timedelta64(1, "h")
+    data = pa.table({"at": at, "who": np.arange(at.size)})
+    asked = {"epsilon": EXACT, "unit": unit, "delta": delta, "seed": 2}
+    assert of(fastdp.aggregate(data, REACH, time, **asked)).tolist() == (np.arange(days) // 2 + 1).tolist()
+    table = fastdp.aggregate(data, REACH, time, **asked | {"epsilon": 1.0})
+    windows, closed = fastdp.Windows(REACH, fastdp.Time("at", "1d", start=BEGIN), **asked | {"epsilon": 1.0}), []
+    windows.add(at, persons=np.arange(at.size))
+    for day in (1, 7, 8, 100, 101, 300, days):
+        closed.append(windows.advance(BEGIN + timedelta(days=day)))
+        windows = fastdp.Windows.from_bytes(windows.to_bytes())
+    assert np.concatenate([of(each) for each in closed]).tolist() == of(table).tolist()
+    ends = [end for each in closed for end in each.interval(np.arange(len(each)), np.arange(len(each)) + 1)[0]]
+    assert ends == table.interval(np.arange(days), np.arange(days) + 1)[0].tolist()
