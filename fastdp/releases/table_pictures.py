@@ -53,7 +53,7 @@ def draw_table(sums: Windows, answers: Answers, depth: int, caption: str, path: 
     of = ", ".join(sums.nodes[depth])
     for each, (statistic, k) in zip(axes, panels, strict=False):
         # An entry may be in several keys and windows: distinct ones are drawn of the first key, window by window.
-        pools = statistic.has_levels
+        pools = statistic.has_level(0)
         group = _group(sums.edges) if pools else 1
         _panel(each, sums, answers, statistic, (k, group, 0 if pooled and pools else depth))
         which = [] if one else [statistic.name]

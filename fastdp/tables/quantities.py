@@ -21,9 +21,13 @@ MISSING_ENTRY = -1.0
 #: Column of the rows themselves.
 ROWS = "*"
 #: Quantities that are sums of values, one of each column, and counts that cells have alone.
-FIRST_SUMS, COUNTS = ("total", "deviation"), ("table", "histogram", "excess", "distinct")
-#: Counts of the rows themselves; those of quantiles follow from one of them.
-COUNTED = ("histogram", "distinct")
+FIRST_SUMS = ("total", "deviation")
+COUNTS = ("table", "histogram", "excess", "distinct", "reach", "key reach")
+#: Counts of the rows themselves, from one of which those of quantiles follow; those with ends.
+COUNTED, BINNED = (
+    ("histogram", "distinct", "reach", "key reach"),
+    ("table", "histogram", "excess", "reach", "key reach"),
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class Quantity:
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
     square, in steps of ``resolution``; cells alone have "distinct", and of bins from ``low`` to ``high``
-    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes.
+    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes; "reach" and "key reach" are new
+    entries, in sums of a counter of base ``low`` and ``high`` levels.
     """
 
     name: str
@@ -85,7 +90,7 @@ class Quantity:
     @property
     def labels(self) -> tuple[str | float, ...]:
         if self.counts:
-            return self.name, *(self.ends if self.name != "distinct" else ()), *self.ranks
+            return self.name, *(self.ends if self.name in BINNED else ()), *self.ranks
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
 
 

@@ -12,10 +12,12 @@ from fastdp.data.times import times_of
 from fastdp.errors import DataError, argument
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.noise.words import Words
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.quantities import MISSING_ENTRY, CellRows, not_finite
+from fastdp.tables.reach import EntryRows
 from fastdp.tables.shares import MOST_DROPPED
 from fastdp_kernels.tables import person_rows
 
@@ -39,16 +41,22 @@ class BatchRows(NamedTuple):
 class Part(NamedTuple):
     """Rows that count of a table, or of a part of it: with persons one batch.
 
-    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count.
+    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count;
+    ``all_rows``: of persons, if their reach is asked for.
     """
 
     read: Reads
     sizes: Integers | None = None
     dropped: int = 0
+    all_rows: EntryRows | None = None
 
     def numbered(self, numbers: Integers) -> Part:
         """The same with other numbers of keys, int64[K]."""
-        return self._replace(read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()))
+        rows = self.all_rows
+        rows = None if rows is None else rows._replace(codes=numbers[rows.codes])
+        return self._replace(
+            read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()), all_rows=rows
+        )
 
 
 def read_rows(
@@ -79,7 +87,10 @@ def read_rows(
         if see_times is not None:
             see_times(times if present is None else times[present])
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
-        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
+        listed = [
+            np.zeros(size) if plan.is_person(column.name) else column_values(batch.column(column.name), column)
+            for column in plan.columns
+        ]
         values = np.empty((0, size))
         if listed:
             values = np.stack(listed) if len(listed) > 1 else listed[0][None]
@@ -172,6 +183,10 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
+    def part(self, plan: TablePlan, words: Integers) -> Part:
+        """Rows that count, and all that a person's reach needs; ``words``: 64 bits of each key."""
+        return self.kept(plan)._replace(all_rows=self._all_rows(plan, words))
+
     def kept(self, plan: TablePlan) -> Part:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
@@ -183,8 +198,19 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        groups, rows = groups[flags], CellRows(windows[flags], codes[flags], values)
-        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], dropped)
+        rows, own = CellRows(windows[flags], codes[flags], values), groups[flags]
+        return Part(lambda: iter((rows,)), np.bincount(own)[own], dropped)
+
+    def _all_rows(self, plan: TablePlan, words: Integers) -> EntryRows | None:
+        if not any(each.kind == "reach" for each in plan.statistics):
+            return None
+        persons, codes = self._groups.array, self._codes.array
+        if plan.periods is not None:
+            persons = self._periods.pairs[:, 0].take(persons)
+        hashes = np.zeros(codes.size, np.uint64)
+        if not plan.all_keys:
+            hashes = hash_keys(self._hashing, self.persons.digests.pairs.take(persons, axis=0), words[codes])
+        return EntryRows(persons, self._windows.array, codes, hashes)
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
@@ -196,6 +222,13 @@ def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -
 def hashing_of(key: Key) -> bytes:
     """128 bits under which rows of persons are chosen."""
     return key.derive("rows").reveal()[:16]
+
+
+def hash_keys(hashing: Words, persons: Integers, words: Integers) -> Words:
+    """Hash of a person and key, uint64[n], by which those of one window are in order."""
+    none = np.zeros_like(words), np.ascontiguousarray(words), np.empty((0, words.size))
+    found: Words = person_rows.hash_rows(hashing, persons, none[0], none[1], none[2])
+    return found
 
 
 def read_persons(

@@ -30,7 +30,7 @@ HIDDEN = "noise hides the sum of all rows"
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
 #: of deviations from the middle of the clip.
-ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distinct")
+ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distinct", "reach", "key reach")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +141,9 @@ class View(Protocol):
     def counts(self, name: str, column: str) -> tuple[Floats, DrawnNoise]:
         """Counts in each single window and key."""
 
+    def reach(self, column: str) -> tuple[Floats, DrawnNoise, bool]:
+        """Released and noisy numbers so far, draws in them, float64[3, q, K]; their noise; if all keys count."""
+
 
 class Statistic(ABC):
     """A statistic of one column.  All but :meth:`answer` and the first three lines have defaults."""
@@ -151,7 +154,6 @@ class Statistic(ABC):
     needs: ClassVar[tuple[str, ...]]
     #: Windows and keys add up; keys have totals; pictures begin at 0.
     adds_up: ClassVar[bool] = False
-    has_levels: ClassVar[bool] = True
     from_zero: ClassVar[bool] = False
     #: :func:`fastdp.plan` needs the number of rows; it knows the value if it has their mean too.
     per_row: ClassVar[bool] = False
@@ -178,9 +180,13 @@ class Statistic(ABC):
     def answer(self, view: View) -> Answer:
         """Estimate, error and interval, and what they are about."""
 
-    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float] | None:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float] | None:
         """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says."""
         return None
+
+    def has_level(self, depth: int) -> bool:
+        """True if prefixes of so many key columns have numbers."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -313,7 +319,7 @@ class Quantile(Statistic):
         found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
         return found.without(view.absent(), low=True, high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
         error = math.sqrt(noise.variance) / UNIT
         return error, wider_quantile(confidence) * error
@@ -325,7 +331,7 @@ class Distinct(Statistic):
 
     column: str
     kind, needs, axis = "nunique", ("distinct",), "distinct entries"
-    has_levels, from_zero = False, True
+    from_zero = True
 
     def answer(self, view: View) -> Answer:
         if not view.single:
@@ -335,8 +341,33 @@ class Distinct(Statistic):
         value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
         return Answer(value, error, low, high).without(DROPPED if view.absent() else "", high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
+
+    def has_level(self, depth: int) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Reach(Statistic):
+    """The number of distinct entries from the first window up to the end of each."""
+
+    column: str
+    kind, needs, axis = "reach", ("reach", "key reach"), "distinct entries so far"
+    from_zero = True
+
+    def answer(self, view: View) -> Answer:
+        (value, noisy, draws), noise, all_keys = view.reach(self.column)
+        half = noise.quantiles(draws.ravel().astype(np.int64), view.confidence).reshape(draws.shape)
+        low, high = np.minimum(np.maximum(noisy - half, 0.0), value), np.maximum(noisy + half, value)
+        found = Answer(value, np.sqrt(draws * noise.variance), low, high)
+        return found.without("a person may have more keys than those in which it counts", high=not all_keys)
+
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
+        return math.sqrt(draws * noise.variance), float(noise.quantiles(np.array([draws]), confidence)[0])
+
+    def has_level(self, depth: int) -> bool:
+        return depth == 0
 
 
 #: Number of draws of one cell.
@@ -349,6 +380,7 @@ KINDS: dict[str, Callable[[str], Statistic]] = {
     "std": Deviation,
     "median": lambda column: Quantile(column, "median", 0.5),
     "nunique": Distinct,
+    "reach": Reach,
 }
 
 
@@ -392,7 +424,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
     """Columns of values, and those of which only distinct entries are counted."""
     listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if "distinct" not in each.needs}
+    values = {each.column for each in statistics if not {"distinct", "reach"} & {*each.needs}}
     return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 

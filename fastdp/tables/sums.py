@@ -24,6 +24,7 @@ from fastdp.tables.quantities import (
     drawn,
     not_finite,
 )
+from fastdp.tables.reach import NEW, EntryRows, Newcomers, counter_of, released
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -42,23 +43,35 @@ class Sums:
         cells = (plan.stop or 0) - self._first, keys
         self._summed = [(place.get(each.column, 0), each) for each in quantities if not each.counts]
         self._counted = [
-            (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
-            for each in quantities
-            if each.name in COUNTED
+            (place[each.column], _counts_of(each, cells, plan)) for each in quantities if each.name in COUNTED
         ]
         self._sums: Integers = np.zeros((len(self._summed), *cells), np.int64)
+        self._persons = plan.who is not None
 
     def add(self, rows: CellRows) -> None:
         """Add rows; DataError for NaN or infinity in one that counts."""
         for at, counts in self._counted:
-            counts.add(rows, rows.values[at], self._first)
+            if not (self._persons and isinstance(counts, Newcomers)):
+                counts.add(rows, rows.values[at], self._first)
         for (at, quantity), into in zip(self._summed, self._sums, strict=True):
             values = rows.values[at] if quantity.column != ROWS else _NO_VALUES
             if not quantity.add(rows, values, self._first, into):
                 raise not_finite()
 
+    def see(self, rows: EntryRows) -> None:
+        """Add rows of persons, those dropped too, to their reach."""
+        for _, counts in self._counted:
+            if isinstance(counts, Newcomers):
+                counts.see(rows, self._first)
+
     def numbers(self) -> list[Integers]:
         return [self._sums, *(each.numbers() for _, each in self._counted)]
+
+
+def _counts_of(quantity: Quantity, cells: tuple[int, int], plan: TablePlan) -> BinCounts | DistinctCounts | Newcomers:
+    if quantity.name in NEW:
+        return Newcomers(quantity, cells, None if plan.all_keys else plan.most_keys)
+    return (DistinctCounts if quantity.name == "distinct" else BinCounts)(quantity, cells)
 
 
 def exact_sums(
@@ -78,10 +91,12 @@ def vectors(
     sums = tuple(each for each in quantities if not each.counts)
     for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
+        if shares.plan.basis is not None:
+            added = shares.plan.basis.numbers(added)
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
     counted = (each for each in quantities if each.name in COUNTED)
     for quantity, counts in zip(counted, exact[1:], strict=True):
-        yield shares.cells, (quantity,), counts
+        yield shares.level_of(quantity), (quantity,), counts
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,8 @@ class _Noisy:
         if group[0].counts:
             name, *others = labels[0]
             own = self.key.within("counts", name, shares.plan.place(group[0].column), *others)
+        elif shares.plan.basis is not None:
+            own = self.key.within("calendar", *self.span, shares.plan.basis.digest, *itertools.chain(*labels))
         else:
             own = self.key.within("sums", *level, *(() if level.each else self.span), *itertools.chain(*labels))
         bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)
@@ -136,10 +153,12 @@ def release(
     span: tuple[int, int],
     keys: Keys,
     published: Integers | None = None,
+    before: Mapping[Quantity, Integers] | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    ``published`` counts, by which keys were chosen, replace those of the cells.
+    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach in the last
+    windows of each height of its counter, int64[levels, 3, K].
     """
     found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):
@@ -148,6 +167,14 @@ def release(
             found += _quantiles(own, sums, noisy)
             continue
         each = noisy(level, group, sums)
+        if group[0].name in NEW:
+            whole = found[-1].steps[0] if group[0].name == "key reach" else None
+            counter, first = (
+                counter_of(shares.plan),
+                span[0] - (span[0] if before is None else shares.plan.start or 0),
+            )
+            begun = (before or {}).get(group[0], np.zeros((counter.levels, 3, sums.shape[2]), np.int64))
+            each = replace(each, steps=released(counter, each.steps[0], begun, whole, first))
         if published is not None and group[-1].name == "count":
             each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
         found.append(each)

@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.releases.intervals import checked_confidence
-from fastdp.releases.release import as_indices
+from fastdp.releases.queries import as_indices
 from fastdp.tables import output
 from fastdp.tables.answers import Answers
 from fastdp.tables.output import METADATA, described, readable, shown_rows
@@ -116,11 +116,13 @@ class Table:
     def level(self, depth: int) -> Table:
         """The table of totals of the first ``depth`` key columns; 0: of all keys.
 
-        Numbers add up to the level above, measured or not; of distinct entries there is none.
+        Numbers add up to the level above, measured or not; of distinct entries there is none, of reach the whole.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
-        if depth < len(self.released.parents) and not all(each.has_levels for each in self.released.statistics):
-            raise ParameterError("level of a table with nunique: expected that of another statistic, table[name]")
+        if depth < len(self.released.parents) and not all(each.has_level(depth) for each in self.released.statistics):
+            raise ParameterError(
+                "level of a table with nunique or reach: expected another statistic, table[name], or 0 of a reach"
+            )
         return replace(self, depth=None if depth == len(self.released.parents) else depth)
 
     @property

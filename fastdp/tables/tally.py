@@ -72,6 +72,8 @@ class Tally:
                 self._sums.add(rows)
             self._count(rows, part.sizes)
         if self._sums is not None:
+            if part.all_rows is not None:
+                self._sums.see(part.all_rows)
             self.exact = self._sums.numbers()
         if part.sizes is not None:
             self.rows += (part.sizes.size, part.dropped)
@@ -104,5 +106,5 @@ class Tallying:
         if plan.who is None:
             part = Part(lambda: (each.rows for each in read_rows(source, plan, keys)))
         else:
-            part = read_persons(source, plan, keys, self.hashing).kept(plan)
+            part = read_persons(source, plan, keys, self.hashing).part(plan, keys.words())
         return Tally(plan, keys.size, self.quantities, self.rest).with_rows(part).integers

@@ -80,11 +80,24 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return starts, stops
 
 
+def in_other_units(release: fastdp.Release, shift: int) -> fastdp.Release:
+    """The release times 2^`shift`."""
+    factor, noise, nodes = math.ldexp(1.0, shift), release.noise, release.nodes
+    return replace(
+        release,
+        values=release.values * factor,
+        thresholds=release.thresholds * factor,
+        nodes=nodes and replace(nodes, sums=nodes.sums * factor),
+        revisions=tuple(replace(each, threshold=each.threshold * factor) for each in release.revisions),
+        noise=replace(noise, resolution=noise.resolution * factor, bound=noise.bound * factor),
+    )
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", "rising"])
 @pytest.mark.parametrize("shift", [-450, 450])
 def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
     release = releases[kind]
-    other, (starts, stops) = release._scaled(shift), pairs(release)
+    other, (starts, stops) = in_other_units(release, shift), pairs(release)
     for mine_, its_ in ((release, other), (release.revised, other.revised)):
         for mine, its in zip(
             (*mine_.interval(starts, stops, 0.9), mine_.std_error(starts, stops)),
@@ -327,13 +340,13 @@ def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases
     lengths = np.diff(revision.edges)
     missing = (revision.totals * release.threshold - revision.means * lengths) / lengths
     at = np.arange(revision.edges[-1])
-    centre = release._error_bars(at, at + 1).centre
+    centre = release._reading.error_bars(at, at + 1).centre
     np.testing.assert_allclose(centre, release.revised.values[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
 
 
 def test_values_behind_the_last_block_have_the_noise_of_a_mean(releases) -> None:
     release = releases["cut tree"]
-    _, rates, beyond = release._hidden
+    _, rates, beyond = release._reading.hidden
     deviation = math.sqrt(release.noise.draw(THETA).variance) * release.noise.resolution / release.block
     assert release.block > 1
     assert beyond == pytest.approx(2.0 * rates[0] / release.block + deviation**2)

@@ -449,7 +449,7 @@ def test_tables_without_times() -> None:
     ("asked", "options", "message"),
     [
         ("kwh", {}, "statistics = 'kwh': expected a mapping"),
-        ({"kwh": "total"}, {}, "expected 'sum' or 'mean' or 'var' or 'std' or 'median' or 'nunique', a percentile"),
+        ({"kwh": "total"}, {}, "or 'std' or 'median' or 'nunique' or 'reach', a percentile"),
         ({"kwh": []}, {}, "or a list of them"),
         ({"*": "sum"}, {}, "expected 'count'"),
         ({"kwh": "sum"}, {}, "bounds: column 'kwh' has none; expected a public upper bound"),
