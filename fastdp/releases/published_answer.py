@@ -146,7 +146,7 @@ class PublishedAnswer:
             edges, levels = self.hidden[0], np.diff(self._blocks_before) / (self.block * theta)
             doubt = 2.0 * math.sqrt(noise.draw(theta).variance) * noise.resolution / (self.block * theta)
             # Means of so many blocks have little noise.
-            together = np.arange(levels.size) // math.ceil((10.0 * doubt) ** 2 + 1.0)
+            together = np.arange(levels.size) // math.ceil(min((10.0 * doubt) ** 2, levels.size) + 1.0)
             means = np.bincount(together, levels) / np.bincount(together)
             # Where theta's rule lets any number of values lie above theta, those of the hold-out may have too.
             resolved = noise.above + noise.slope * (noise.bound - theta) < 1.0
