@@ -78,6 +78,7 @@ class Rows:
     #: No column names the unit, and no rule bounds its rows.
     column: ClassVar[None] = None
     per_window: ClassVar[None] = None
+    most: ClassVar[None] = None
 
     @property
     def rows(self) -> int:
@@ -105,18 +106,22 @@ class Person:
         all.
     per_window : int, optional
         Rows of a person that count in one window.
+    most : int, optional
+        Publicly known most rows of a person (in each ``per``), up to five times ``rows``: intervals then have both
+        ends.  Privacy does not depend on it.
 
     Examples
     --------
     >>> import fastdp
     >>> fastdp.Person("household", rows=48, per="1d")
-    Person(column='household', rows=48, per='1d', per_window=None)
+    Person(column='household', rows=48, per='1d', per_window=None, most=None)
     """
 
     column: str = parameter(Checked(as_name))
     rows: int | Literal["auto"] = parameter(Whole(1, MAX_ROWS, words=("auto",)), default=1)
     per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
+    most: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
 
 #: The unit of privacy of a table: its column, the rows of it that count (in each ``per``), and ``per_window``.
