@@ -431,8 +431,8 @@ class View:
         low = np.where(whole, np.maximum(part.low, moved.low), part.low)
         # All dropped rows may lie in these windows, and have any values.
         ends, most = (0.0, 1.0) if column == ROWS else self.limits(column)[1], self.dropped()
-        least, far = part.low + most * min(ends[0], 0.0), part.high + most * max(ends[1], 0.0)
-        return replace(moved, low=np.minimum(np.minimum(low, least), moved.value), high=np.maximum(far, moved.value))
+        low, high = low + most * min(ends[0], 0.0), part.high + most * max(ends[1], 0.0)
+        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
 
     def _loud(self, column: str) -> Floats:
         return range_sums(self.answers.loud(column)[self.depth], self.starts, self.stops)
