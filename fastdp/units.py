@@ -94,6 +94,7 @@ class Rows:
     column: ClassVar[None] = None
     per_window: ClassVar[None] = None
     basis: ClassVar[Literal["windows"]] = "windows"
+    most: ClassVar[None] = None
 
     @property
     def rows(self) -> int:
@@ -125,12 +126,15 @@ class Person:
         Sums and counts of persons with rows in most windows: noise in every window, or in the numbers of a calendar
         (mean, waves of a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the
         first window on. "auto": what :func:`fastdp.plan` expects to err three times less.
+    most : int, optional
+        Publicly known most rows of a person (in each ``per``), up to five times ``rows``: intervals then have both
+        ends.  Privacy does not depend on it.
 
     Examples
     --------
     >>> import fastdp
     >>> fastdp.Person("household", rows=48, per="1d")
-    Person(column='household', rows=48, per='1d', per_window=None, basis='auto')
+    Person(column='household', rows=48, per='1d', per_window=None, basis='auto', most=None)
     """
 
     column: str = parameter(Checked(as_name))
@@ -138,6 +142,7 @@ class Person:
     per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
     basis: BasisName | Sequence[float] = parameter(Checked(_as_basis), default="auto")
+    most: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
     def _check(self) -> None:
         if self.basis not in ("auto", "windows") and self.per_window is None:

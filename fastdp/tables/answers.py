@@ -387,17 +387,34 @@ class View:
             return ""
         if released.begins is not None and self.depth < len(released.parents):
             return "a key's rows before its first window are in no number"
-        if released.shares.plan.who is None:
+        plan = released.shares.plan
+        if plan.who is None or self._keeps_all:
             return ""
         if rows is None:
             return DROPPED
-        most = (1 + MOST_DROPPED) * released.shares.plan.contributions
-        beyond = f"a person's rows beyond {most:,} are in no number"
-        return f"{beyond}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
+        # Dropped rows are known of up to so many.
+        k = plan.contributions
+        known = MOST_DROPPED * k + min(k, plan.per_window or k)
+        if plan.unit.most is not None and plan.unit.most <= known:
+            return ""
+        return f"a person's rows beyond {known:,} are in no number; Person(most=) of up to that gives both ends"
+
+    @property
+    def _keeps_all(self) -> bool:
+        """True if it is public that no row of a person is dropped."""
+        plan = self.released.shares.plan
+        most = plan.unit.most
+        return most is not None and most <= min(plan.contributions, plan.per_window or plan.contributions)
+
+    def dropped(self) -> float:
+        rows = self.released.rows
+        if rows is None or self._keeps_all:
+            return 0.0
+        return max(rows.dropped.value, 0.0) + one_sided(self.confidence) * math.sqrt(rows.dropped.variance)
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows
-        if rows is None:
+        if rows is None or self._keeps_all:
             return part
         kept = max(rows.counted.value, math.sqrt(rows.counted.variance))
         # Noise is no estimate.
@@ -412,7 +429,10 @@ class View:
         # The rows that count are some of all; of dropped ones the number is known, in the whole table alone.
         whole = (share >= 1.0 - 1e-9) & (column == ROWS and self.released.shares.plan.key_rule != "private")
         low = np.where(whole, np.maximum(part.low, moved.low), part.low)
-        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(part.high, moved.value))
+        # All dropped rows may lie in these windows, and have any values.
+        ends, most = (0.0, 1.0) if column == ROWS else self.limits(column)[1], self.dropped()
+        low, high = low + most * min(ends[0], 0.0), part.high + most * max(ends[1], 0.0)
+        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
 
     def _loud(self, column: str) -> Floats:
         return range_sums(self.answers.loud(column)[self.depth], self.starts, self.stops)

@@ -136,6 +136,9 @@ class View(Protocol):
     def absent(self) -> str:
         """Why rows may be in no number, of which nothing is known; empty if all are in one."""
 
+    def dropped(self) -> float:
+        """The most rows of persons that were dropped, where not more may be in no number."""
+
     def histogram(self, column: str) -> Histogram: ...
 
     def counts(self, name: str, column: str) -> tuple[Floats, DrawnNoise]:
@@ -230,6 +233,9 @@ class Mean(Statistic):
         count, limits = view.sum("count"), view.limits(self.column)[1]
         found = self._of_cells(view, count) if view.has_cells(self.column) else self._of_one(view, count)
         low, high = np.maximum(found.low, limits[0]), np.minimum(found.high, limits[1])
+        # Dropped rows may have any values.
+        more = view.dropped() / np.maximum(count.low, 1.0)
+        low, high = ((end + more * limit) / (1.0 + more) for end, limit in zip((low, high), limits, strict=True))
         return replace(found, low=low, high=high).without(view.absent(), low=True, high=True)
 
     def _of_cells(self, view: View, count: Estimate) -> Answer:
@@ -282,7 +288,7 @@ class Variance(Statistic):
         high = np.minimum(np.maximum(high, estimate), ((limits[1] - limits[0]) / 2.0) ** 2)
         found = Answer(estimate, np.minimum(clipped.std_error, whole.std_error), clipped.low, high)
         found = found.without("values beyond the clip are in no number", high=np.isnan(beyond))
-        return found.without(view.absent(), low=True, high=True)
+        return found.without(_lost(view), low=True, high=True)
 
 
 @dataclass(frozen=True)
@@ -317,7 +323,7 @@ class Quantile(Statistic):
         )
         beyond = "the bin at an end has the values beyond it, which a bound= of all values limits"
         found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
-        return found.without(view.absent(), low=True, high=True)
+        return found.without(_lost(view), low=True, high=True)
 
     def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
@@ -339,7 +345,9 @@ class Distinct(Statistic):
         value, noise = view.counts("distinct", self.column)
         error, half = np.full(value.shape, math.sqrt(noise.variance)), noise.quantiles(_ONE, view.confidence)[0]
         value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
-        return Answer(value, error, low, high).without(DROPPED if view.absent() else "", high=True)
+        # A dropped row may have an entry of its own.
+        found = Answer(value, error, low, high + view.dropped())
+        return found.without(DROPPED if view.absent() else "", high=True)
 
     def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
@@ -368,6 +376,11 @@ class Reach(Statistic):
 
     def has_level(self, depth: int) -> bool:
         return depth == 0
+
+
+def _lost(view: View) -> str:
+    """Why nothing is known of the values of dropped rows; empty if there are none."""
+    return view.absent() or DROPPED * (view.dropped() > 0.0)
 
 
 #: Number of draws of one cell.

@@ -493,17 +493,22 @@ CROWDS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-@pytest.mark.parametrize("case", CROWDS)
-def test_an_end_that_dropped_rows_move_is_missing(case: str) -> None:
-    """Of a person beyond five times rows= no number holds the rows; those of many persons lie in the first day."""
-    crowds, rows = CROWDS[case]
+def crowd_of(crowds: list[tuple[int, int, float]]) -> tuple[pd.DataFrame, np.ndarray, tuple[float, float]]:
+    """Rows, their days, and the bound of values."""
     sizes = np.concatenate([np.full(many, each) for many, each, _ in crowds])
     values = np.concatenate([np.full(many * each, value) for many, each, value in crowds])
     day = np.where(np.arange(values.size) < crowds[0][0] * crowds[0][1], np.arange(values.size) % 5, 0)
     at = np.datetime64("2024-03-01", "s") + 86_400 * day
     frame = pd.DataFrame({"at": at, "who": np.repeat(np.arange(sizes.size), sizes), "v": values})
-    ends = (min(frame.v.min() * 2.0, 0.0), max(frame.v.max() * 2.0, 0.0))
+    return frame, day, (min(values.min() * 2.0, 0.0), max(values.max() * 2.0, 0.0))
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("case", CROWDS)
+def test_an_end_that_dropped_rows_move_is_missing(case: str) -> None:
+    """Of a person beyond five times rows= no number holds the rows; those of many persons lie in the first day."""
+    crowds, rows = CROWDS[case]
+    frame, day, ends = crowd_of(crowds)
     given = {"epsilon": 2.0, "unit": fastdp.Person("who", rows=rows), "bounds": {"v": ends}}
     truths = {"count": np.bincount(day, minlength=5), "v_sum": np.bincount(day, frame.v, 5)}
     held, asked, seeds = 0, 0, 6
@@ -522,8 +527,43 @@ def test_an_end_that_dropped_rows_move_is_missing(case: str) -> None:
                     truth = np.add.reduceat(truths[name], starts)
                     held += np.count_nonzero(~(low > truth) & ~(high < truth))
                     asked += truth.size
-            assert "Rows(k) gives both ends" in str(one.metadata["missing"])
+            assert "Person(most=)" in str(one.metadata["missing"])
     assert held >= 0.9 * asked
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("rows", [5, 20])
+@pytest.mark.parametrize("case", ["nobody drops", "large dropped", "small dropped", "both signs", "negative"])
+def test_both_ends_hold_where_the_most_rows_of_a_person_are_public(case: str, rows: int) -> None:
+    """Also where all dropped rows lie in one day and are larger than all others."""
+    frame, day, ends = crowd_of(CROWDS[case][0])
+    unit, of_all = fastdp.Person("who", rows=rows, most=20), rows == 20
+    time, asked = fastdp.Time("at", "1d", start="2024-03-01", stop="2024-03-06"), {"*": "count", "who": "nunique"}
+    means = frame.groupby(day).v.mean().reindex(range(5)).to_numpy()
+    truths = {
+        "count": np.bincount(day, minlength=5),
+        "v_sum": np.bincount(day, frame.v, 5),
+        "v_mean": means,
+        "who_nunique": frame.groupby(day).who.nunique().reindex(range(5)).to_numpy(),
+    }
+    held = []
+    for seed in range(6):
+        table = fastdp.aggregate(
+            frame,
+            {"v": ["sum", "mean", "median"], **asked},
+            time,
+            epsilon=2.0,
+            unit=unit,
+            bounds={"v": ends},
+            seed=seed,
+        )
+        for name, truth in truths.items():
+            low, high = table[name].interval(np.arange(5), np.arange(1, 6))
+            assert name == "v_mean" or not np.isnan(low + high).any()
+            held += (~(low > truth + 1e-9) & ~(high < truth - 1e-9)).tolist()
+        median = table["v_median"].interval(np.arange(5), np.arange(1, 6))
+        assert np.isnan(median).all() == (not of_all)
+    assert np.mean(held) >= 0.9
 
 
 def test_a_share_of_dropped_rows_is_known_or_none() -> None:

@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rows": {"epsilon": 0.4},
     "clear": {"epsilon": 4.0},
     "gaussian": {"epsilon": 1.0, "delta": 1e-6, "unit": fastdp.Rows(3)},
-    "persons": {"epsilon": 1.0, "unit": fastdp.Person("who", 4)},
+    "persons": {"epsilon": 1.0, "unit": fastdp.Person("who", 4, most=10)},
     "online": {"epsilon": 1.0, "delta": 1e-6},
 }
 
