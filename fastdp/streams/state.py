@@ -61,7 +61,8 @@ def new_rows(count: int, kind: Any = STREAM_ROW) -> Records:
 
 def copied(rows: Records) -> Records:
     """A copy of :func:`new_rows`: NumPy copies records field by field, five times as slowly."""
-    return np.ndarray(rows.shape, rows.dtype, rows.base.copy())
+    numbers: Any = rows.base
+    return np.ndarray(rows.shape, rows.dtype, numbers.copy())
 
 
 class RowValues(NamedTuple):
