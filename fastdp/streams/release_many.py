@@ -14,7 +14,8 @@ from fastdp.data.frames import StreamRows, Streams
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
-from fastdp.releases.release import Ids, Release, ReleasedNodes
+from fastdp.releases.published_answer import ReleasedNodes
+from fastdp.releases.release import Ids, Release
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.fixed_blocks import BATCH_WORDS

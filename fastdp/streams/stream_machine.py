@@ -17,7 +17,8 @@ from fastdp.kinds import Array, Flags, Floats, Json, Records
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.published_answer import ReleasedNodes
+from fastdp.releases.release import Release
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
