@@ -15,7 +15,6 @@ from benchmarks.audit.parts import LOOKED_AT, THETA, BlocksTrials
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.chain_keys import BoundDistributions
 from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
@@ -97,19 +96,19 @@ def peeking_blocks(epsilon: float) -> ManyRuns:
 class FirstLaw:
     """The distribution of noise under the first threshold, whatever the threshold rises to."""
 
-    def __init__(self, distributions: BoundDistributions) -> None:
-        self._laws, self._first = distributions, 0
+    def __init__(self, law: Callable[[int], Distribution]) -> None:
+        self._law, self._first = law, 0
 
-    def __getitem__(self, theta_steps: int) -> Distribution | None:
+    def __call__(self, theta_steps: int) -> Distribution:
         self._first = self._first or theta_steps
-        return self._laws[self._first]
+        return self._law(self._first)
 
 
 def rising_without_noise(key: Key) -> Adaptive:
     """A theta that rises, and noise that does not rise with it."""
     publisher = rising(1.0)(key=key)
     pipeline = publisher._pipeline
-    vars(pipeline)["distributions"] = FirstLaw(pipeline.distributions)
+    vars(pipeline)["distribution"] = FirstLaw(pipeline.distribution)
     return publisher
 
 

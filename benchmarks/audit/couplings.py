@@ -22,8 +22,10 @@ from fastdp import Time, record
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.given_noise import GivenKey
-from fastdp.noise.key import Key
+from fastdp.noise.given_noise import GivenKey, GivenNoise
+from fastdp.noise.key import Key, repeating
+from fastdp.noise.sampler import Distribution
+from fastdp.noise.words import Words
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.points import Box
 from fastdp.points.adaptive_phdstream import AdaptivePHDStream
@@ -311,12 +313,12 @@ class PeekingSchedule(Schedule):
         return super().step(state, batch, key)
 
 
-class SilentBlocks(Blocks):
-    """Blocks without noise."""
+class NoNoise(GivenNoise):
+    """Zeros in place of bound noise."""
 
-    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+    def bound(self, total: int, distribution: Distribution, chain: Words, index: int) -> int:
         """None."""
-        return np.zeros(plan.leaves, np.int64)
+        return 0
 
 
 class TrueLengths(AdaptiveBlocks):
@@ -329,13 +331,15 @@ class TrueLengths(AdaptiveBlocks):
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
         """Value by value, so that each length is overruled when its block begins."""
-        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks()})
+        silent = GivenKey.of(self.key, NoNoise(lambda *_: None), ())
+        quiet = AdaptiveBlocks(**{**record.values_of(self), "key": silent})
         true = self._silent.get(int(state.rows["n_seen"][0]), state.copied())
         for k in range(int(batch.counts[0])):
             one = batch._replace(starts=batch.starts + k, counts=np.ones_like(batch.which))
             one = one._replace(out_starts=batch.out_starts + k)
             noisy = super().publish(state, one, keys, into)
-            bare = quiet.publish(true.copied(), one._replace(out=np.empty(1), out_starts=batch.which), keys)
+            with repeating():
+                bare = quiet.publish(true.copied(), one._replace(out=np.empty(1), out_starts=batch.which), keys)
             assert isinstance(noisy, Streams)
             assert isinstance(bare, Streams)
             true, state = bare, noisy

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.kinds import Flags, Floats, Indices, Integers, Records
+from fastdp.kinds import Flags, Floats, Indices, Records
 from fastdp.noise import chain_keys
-from fastdp.noise.chain_keys import BoundDistributions, Chain
-from fastdp.noise.key import ENABLED, Key, repeating
+from fastdp.noise.chain_keys import Chain
+from fastdp.noise.key import ENABLED, Key
+from fastdp.noise.sampler import Distribution, noise_distribution
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.block_noise import FINE
 from fastdp.releases.revised import RevisedStream
@@ -66,6 +66,9 @@ class Law(NamedTuple):
 class AdaptiveBlocks:
     """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks."""
 
+    #: Noise follows from the sums so far.
+    is_bound: ClassVar[bool] = True
+
     #: `plan`, `grid`, `perturber`, `epsilon`, `key`: as for :class:`FixedBlocks`.
     plan: HierarchyShape
     grid: Grid
@@ -91,11 +94,6 @@ class AdaptiveBlocks:
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
-    def is_bound(self) -> bool:
-        """True if noise is bound to the sums so far; else it is drawn before them."""
-        return self.distributions[1] is not None
-
-    @cached_property
     def _laws(self) -> dict[tuple[int, int, bool], Law]:
         return {}
 
@@ -104,7 +102,7 @@ class AdaptiveBlocks:
         made = self._laws.get((theta_steps, steps, grouped))
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
-            if theta_steps < FINE or not self.is_bound:
+            if theta_steps < FINE:
                 shape["group"] = 0.0
             if self.rises:
                 shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
@@ -112,8 +110,7 @@ class AdaptiveBlocks:
             public = np.array([(*numbers, self.grid.bound_steps)], adaptive_pass.PUBLIC)
             # LOUDER and GROUP_SCALE, exactly; rounded up, so that no fraction of epsilon is passed.
             scale, group = (-(-6 * steps // 5), 6 * steps) if grouped else (steps, 0)
-            distributions = [self.distributions[each] for each in (scale, group) if each]
-            tables = [distribution.constants for distribution in distributions if distribution is not None]
+            tables = [self.distribution(each).constants for each in (scale, group) if each]
             # Without a distribution the pass leaves every draw to its caller.
             constants = NO_FLOATS if self.key.given is not None else np.concatenate([NO_FLOATS, *tables])
             made = self._laws[theta_steps, steps, grouped] = Law(public, shape, constants, scale, group)
@@ -147,9 +144,8 @@ class AdaptiveBlocks:
         for k in range(distinct.size):
             yield self._law_of(rows, int(mine[firsts[k]])), calls[owners == k]
 
-    @cached_property
-    def distributions(self) -> BoundDistributions:
-        return BoundDistributions(self.perturber, self.epsilon)
+    def distribution(self, scale: int) -> Distribution:
+        return noise_distribution(self.perturber.noise, scale, 1, self.epsilon)
 
     def columns(self, count: int) -> Streams:
         """State of `count` streams before their first values, without choosers."""
@@ -172,17 +168,15 @@ class AdaptiveBlocks:
         snapped = {theta: self.grid.snap(theta) for theta in set(each)}
         steps = np.array([snapped[theta] for theta in each], np.int64)
         memory: Records = np.zeros(1, block_lengths.MEMORY)
-        # Noise that was drawn before the sums exist has the scale of one theta.
-        block_lengths.start_memory(level, variance, max(first, 0), self.rises and self.is_bound, self.shape, memory)
+        block_lengths.start_memory(level, variance, max(first, 0), self.rises, self.shape, memory)
         for name in SINGLES:
             rows[name][which] = memory[name]
         rows["theta_steps"][which] = steps
         if state.season.size:
             state.season["period"][which] = self.perturber.season
         rows["cycle"][which] += 1
-        if self.is_bound:
-            before = rows["chain"][which]
-            rows["chain"][which] = start_chains(self.perturber, self.epsilon, before, which, steps, keys)
+        before = rows["chain"][which]
+        rows["chain"][which] = start_chains(self.perturber, self.epsilon, before, which, steps, keys)
         return state
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
@@ -190,7 +184,7 @@ class AdaptiveBlocks:
         rows, one = state.rows, batch.counts.size == 1
         if into is not None and into.before is None:
             into.before = self.memories(state, batch.which)
-        before = (rows["chain"][batch.which], rows["blocks"][batch.which]) if ENABLED and self.is_bound else None
+        before = (rows["chain"][batch.which], rows["blocks"][batch.which]) if ENABLED else None
         left = NO_ENDS if one else np.arange(batch.counts.size)
         while one:
             # Without arrays of calls, which cost a single value as much as its pass.
@@ -218,13 +212,7 @@ class AdaptiveBlocks:
     ) -> tuple[Streams, Indices] | int:
         """Let rows of one law go on; returns the calls that wait, settled."""
         values, starts, counts, which, out, out_starts = batch
-        noise: Integers | None = None
         size = min(int(counts[0]) if counts.size == 1 else int(counts.sum()), ROOM)
-        if not self.is_bound:
-            if counts.size > 1:
-                return self._one_by_one(state, batch, law, keys, into)
-            state, noise = self._leaves_of(state, int(which[0]), law, keys)
-            size = noise.size
         blocks, waiting = np.empty(size + 1, BLOCK), np.empty(counts.size, np.int64)
         ends = NO_ENDS if into is None else np.empty(counts.size, np.int64)
         waits = adaptive_pass.advance_rows(
@@ -235,7 +223,6 @@ class AdaptiveBlocks:
             law.public,
             law.shape,
             self.lengths,
-            noise,
             law.constants,
             state.rows,
             state.scales,
@@ -256,34 +243,6 @@ class AdaptiveBlocks:
         stays = waiting[:waits]
         return self._settled(state, batch.at(stays), law, keys, into), stays
 
-    def _one_by_one(
-        self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
-    ) -> tuple[Streams, Indices] | int:
-        stays, waiting = [], set[int]()
-        for call, row in enumerate(batch.which.tolist()):
-            # A row's calls happen in order.
-            if row not in waiting:
-                made = self._visit(state, batch.at(np.array([call])), law, keys, into)
-                if isinstance(made, int):
-                    return -1 - call
-                state = made[0]
-                waiting |= {row} if made[1].size else set()
-            stays += [call] if row in waiting else []
-        return state, np.array(stays, np.int64)
-
-    def _leaves_of(self, state: Streams, row: int, law: Law, keys: RowKeys) -> tuple[Streams, Integers]:
-        """Noise of the next blocks of a row where it is drawn before the sums exist."""
-        tree, used = divmod(int(state.rows["blocks"][row]), self.plan.leaves)
-        alone = state.rows.size == 1
-        if alone and state.trees[0] == tree:
-            return state, state.noise[0, 0, used:]
-        # Among many rows no tree is kept, and each visit draws its noise again.
-        with nullcontext() if alone else repeating():
-            drawn = self.perturber.leaf_noise(self.plan, law.scale, self.epsilon, keys.of(row), tree)
-        if alone:
-            state = state._replace(trees=np.array([tree]), noise=drawn.reshape(1, 1, -1))
-        return state, drawn[used:]
-
     def _settled(self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None) -> Streams:
         """The state where rows that wait can go on."""
         rows = state.rows
@@ -295,8 +254,7 @@ class AdaptiveBlocks:
             if stopped in (adaptive_pass.UNSETTLED, adaptive_pass.ENDED):
                 # The few draws that need exact arithmetic.
                 ended = stopped == adaptive_pass.ENDED
-                distribution = self.distributions[law.group if ended else law.scale]
-                assert distribution is not None  # noqa: S101 - that of a higher theta is bound like the first
+                distribution = self.distribution(law.group if ended else law.scale)
                 index = int(row.blocks) + (adaptive_pass.OF_GROUP - 1 if ended else 0)
                 total = int(row.group_sum if ended else row.open_sum)
                 row.drawn = chain_keys.resolve(distribution, self.key, row.chain, index, total)
@@ -304,7 +262,7 @@ class AdaptiveBlocks:
                 if ended and into is not None:
                     last = np.flatnonzero(into.rows[-1] == i)[-1]
                     into.blocks[-1]["group"][last] = float(total + int(row.drawn)) / float(row.theta_steps)
-            elif stopped == adaptive_pass.SCALED and self.is_bound:
+            elif stopped == adaptive_pass.SCALED:
                 following = self._law_of(rows, i).scale
                 if following != law.scale:
                     # No random word is used with two scales, also where another version lets theta rise elsewhere.

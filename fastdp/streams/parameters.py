@@ -100,7 +100,12 @@ class StreamParameters:
         needless = self._needless_smoother()
         if self.smoother is not None and needless is not None:
             raise refusal("smoother", self.smoother, f"None, because {needless}")
-        focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
+        focus = None
+        if isinstance(self.perturber, Blocks):
+            focus = self.perturber.focus
+            if self.perturber.leaf_distribution(1, 1.0) is None:
+                wanted = "Blocks without a leaf_noise or node_noise of yours, as lengths follow noise bound to sums"
+                raise refusal("perturber", self.perturber, f"{wanted} (Flat and Hierarchy may have them)")
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
             raise refusal("focus", focus, f"at most max_range = {self.max_range}")
         if self.renewal is not None:

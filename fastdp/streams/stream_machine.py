@@ -229,10 +229,6 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
-        batch = Column(values, name)
-        return self.released(*self._advance(self.start(key), batch, key, Closed()), batch, key, warns=warns)
-
     def released(
         self,
         after: Streams,
@@ -240,17 +236,15 @@ class Schedule(Machine[Streams]):
         closed: Closed | None,
         batch: Column,
         key: Key,
-        *,
-        warns: bool = True,
     ) -> Release:
-        """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
+        """Release a full array, `batch`, after its step."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         theta_steps = after.rows["theta_steps"]
         revisions: tuple[RevisedStream, ...] = ()
         if isinstance(pipeline, AdaptiveBlocks):
             assert closed is not None  # noqa: S101 - of a finished array
             revisions = pipeline.revised(closed, theta_steps, ZERO)
-            if warns and pipeline.clips(after):
+            if pipeline.clips(after):
                 theta = pipeline.steps(after) * c.grid.resolution
                 warn(FAR_BELOW.format(theta, "a longer hold-out, or ", argument(threshold=50.0)), AccuracyWarning)
             theta_steps = pipeline.highest(after.rows)

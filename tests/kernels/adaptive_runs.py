@@ -101,7 +101,7 @@ def advance(
     """``adaptive_pass.advance_rows`` of one row, whose noise is all doubtful."""
     shape = Blocks().shape(1.0, 2**16, 0, events=top < 0.0)
     one, zero, none = np.array([values.size]), np.zeros(1, np.int64), np.empty(0, np.int64)
-    public = public_of(per_unit, top, theta_steps, theta), shape, b.lengths_of_events(shape), None, np.empty(0)
+    public = public_of(per_unit, top, theta_steps, theta), shape, b.lengths_of_events(shape), np.empty(0)
     state = row, np.zeros((1, adaptive_pass.BY_SCALE, 20)), None, np.empty(2, adaptive_pass.BLOCK)
     buffers = none, np.empty(1, np.int64), out, zero
     return adaptive_pass.advance_rows(values, zero, one, zero, *public, *state, *buffers)

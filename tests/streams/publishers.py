@@ -45,8 +45,8 @@ class OwnPerturber:
         self.leaf_noise, self.node_noise = inner.leaf_noise, inner.node_noise
 
 
-class OwnNoise(Blocks):
-    """Blocks whose noise is drawn before the sums exist."""
+class OwnNoise(Flat):
+    """Noise on every value that is drawn before the values exist."""
 
     def leaf_noise(self, *args: Any, **options: Any) -> Any:
         return super().leaf_noise(*args, **options)
@@ -127,7 +127,7 @@ STREAMS: dict[str, Make] = {
 OWN: dict[str, Make] = {
     "own smoother": composed(None, OwnSmoother()),
     "own perturber": composed(OwnPerturber(Hierarchy(4, prune=1)), Recent()),
-    "own noise": adaptive(perturber=OwnNoise(), threshold=Fixed(20.0), holdout=0),
+    "own noise": fixed(OwnNoise()),
 }
 OTHERS: dict[str, Make] = {
     "PAK": pak(),

@@ -373,6 +373,13 @@ def test_the_kernels_public_numbers() -> None:
         assert Blocks().noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
 
 
+class OwnNoise(Blocks):
+    """Noise of a user's own would be drawn before the sums that decide on lengths."""
+
+    def leaf_noise(self, *arguments: Any) -> Any:
+        return super().leaf_noise(*arguments)
+
+
 RENEWED = {"threshold": NoisyMax(), "perturber": Blocks()}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({"epsilon": epsilon}, "epsilon.*expected") for epsilon in (1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
@@ -386,6 +393,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
         r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
     ),
+    ({"perturber": OwnNoise()}, r"^perturber = <OwnNoise>: expected Blocks without a leaf_noise .* of yours"),
     ({"perturber": Blocks(focus=200)}, "^focus = 200: expected at most max_range = 100"),
 ]
 

@@ -166,7 +166,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubtful(*given: Any) -> int:
         # Without constants every draw is doubtful.
         calls.append(1)
-        return advance_rows(*given[:8], np.empty(0), *given[9:])
+        return advance_rows(*given[:7], np.empty(0), *given[8:])
 
     monkeypatch.setattr(adaptive_pass, "advance_rows", doubtful)
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)

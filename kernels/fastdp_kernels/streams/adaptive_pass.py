@@ -285,7 +285,6 @@ def advance_rows(
     public: Record,
     shape: Record,
     lengths: np.ndarray | None,
-    noise: np.ndarray | None,
     distribution: np.ndarray,
     rows: Record,
     scales: np.ndarray,
@@ -308,8 +307,6 @@ def advance_rows(
         As for ``fixed_pass.publish_rows``; a row may have several calls, which happen in order.
     public, shape, lengths, distribution
         As for :func:`sum_bound`, the records as arrays of one; the distribution of all these rows.
-    noise : int64[any] or None
-        Noise of the row's next blocks, for one row whose noise is not bound.
     rows : ADAPTIVE_ROW[n]
         Changed in place; the caller settles and resets ``stopped`` before a row goes on.
     scales : float64[n, BY_SCALE, s]
@@ -363,8 +360,6 @@ def advance_rows(
                     row.stopped = SCALED
             filled, known = row.filled, row.given
             settled[0] = row.drawn
-            chain = row.chain[: CHAIN if noise is None else 0]
-            drawn = settled[:known] if noise is None else noise
             bends = None if season is None else np.empty(left)
             used = sum_bound(
                 part,
@@ -372,8 +367,8 @@ def advance_rows(
                 top_of(p, memory.unit),
                 form,
                 lengths,
-                drawn,
-                chain,
+                settled[:known],
+                row.chain,
                 distribution,
                 row,
                 memory,
