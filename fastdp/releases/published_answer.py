@@ -18,6 +18,7 @@ from fastdp.releases.intervals import (
     counter_draws,
     hidden_of_ends,
     rate_of_blocks,
+    saturated,
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
@@ -116,7 +117,11 @@ class PublishedAnswer:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         if self.noise is not None and self.noise.above:
             # Taken for exponential.
-            high = high - math.log1p(-confidence) * self._excess(self.noise, first, last)
+            tail = -math.log1p(-confidence) * self._excess(self.noise, first, last)
+            least = self.threshold if self.revision is None else float(self.revision.thetas.min())
+            # A value is at most bound / theta times what is left of it.
+            most = np.maximum(high, 0.0) * max(1.0, self.noise.bound / least)
+            high = np.minimum(high + tail, np.maximum(most, high))
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, first: Indices, last: Indices) -> Floats:
@@ -134,7 +139,22 @@ class PublishedAnswer:
         count = self.published.size
         whole = np.zeros(1, np.int64), np.array([count])
         total = self._plain_sums(*whole) if self.nodes is None else self.nodes.sum(*whole)
-        return (last - first) * noise.excess(self.threshold, total[0] / max(count, 1))
+        rate, theta = noise.excess(self.threshold, total[0] / max(count, 1)), self.threshold
+        excess: Floats = np.multiply(last - first, rate)
+        if self.nodes is None and self.block > 1:
+            # Blocks near theta show nothing of what it cuts off.
+            edges, levels = self.hidden[0], np.diff(self._blocks_before) / (self.block * theta)
+            doubt = 2.0 * math.sqrt(noise.draw(theta).variance) * noise.resolution / (self.block * theta)
+            # Means of so many blocks have little noise.
+            together = np.arange(levels.size) // math.ceil((10.0 * doubt) ** 2 + 1.0)
+            means = np.bincount(together, levels) / np.bincount(together)
+            # Where theta's rule lets any number of values lie above theta, those of the hold-out may have too.
+            resolved = noise.above + noise.slope * (noise.bound - theta) < 1.0
+            cut = saturated(levels if resolved else 0.0 * levels, means[together] - min(doubt, 0.1), np.diff(edges))
+            more = np.where(cut, np.maximum(levels * (noise.bound - theta) - rate, 0.0), 0.0)
+            before = np.concatenate([np.zeros(1), np.cumsum(more * self.block)])
+            excess += np.interp(last, edges, before) - np.interp(first, edges, before)
+        return excess
 
     @property
     def _shift(self) -> int:
@@ -150,7 +170,13 @@ class PublishedAnswer:
             threshold=self.threshold * factor,
             nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
             revision=self.revision and replace(self.revision, threshold=self.revision.threshold * factor),
-            noise=noise and replace(noise, resolution=noise.resolution * factor, bound=noise.bound * factor),
+            noise=noise
+            and replace(
+                noise,
+                resolution=noise.resolution * factor,
+                bound=noise.bound * factor,
+                slope=noise.slope / factor,
+            ),
         )
 
     def error_bars(self, first: Integers, last: Integers) -> ErrorBars:

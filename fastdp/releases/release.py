@@ -159,7 +159,7 @@ class Release:
         if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
-            return "for true sums, by a model of the part of values beyond the threshold"
+            return "for true sums, by a model: as many values lie beyond the threshold as in the hold-out"
         return "for sums of values clipped to the threshold, not for true ones"
 
     # One stream of many.

@@ -208,6 +208,28 @@ def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: flo
     assert covered[0] < 0.75
 
 
+@pytest.mark.parametrize(("stream", "without"), [("heavy", 0.7), ("step", 0.6), ("constant", 1.0)])
+def test_true_sums_of_tops_are_covered(stream: str, without: float) -> None:
+    """Eq. 6 says how many values lie above theta; blocks near theta may hide any number of them."""
+    draw, n, covered = np.random.default_rng(5), 40_000, np.zeros(2)
+    for seed in range(6):
+        values = np.full(n, 20.0) if stream == "constant" else np.minimum(draw.lognormal(2.0, 1.3, n), 4000.0)
+        if stream == "step":
+            values = np.where(np.arange(n) < 20_000, draw.gamma(2.0, 5.0, n), draw.gamma(2.0, 200.0, n))
+        release = fastdp.ToPS(0.5, 4000.0, holdout=8000, max_range=32_768, seed=seed).release(values)
+        before = np.concatenate([[0.0], np.cumsum(values[8000:])])
+        starts, stops = pairs(release, seed)
+        truth = before[stops] - before[starts]
+        for i, noise in enumerate((replace(release.noise, above=0.0), release.noise)):
+            low, high = replace(release, noise=noise).interval(starts, stops)
+            covered[i] += np.mean((low <= truth) & (truth <= high)) / 6
+        # Each value is at most bound / theta times what theta leaves of it.
+        _, clipped = replace(release, noise=replace(release.noise, above=0.0)).interval(starts, stops)
+        assert (high <= np.maximum(clipped, release.sum(starts, stops)) * 4000.0 / release.threshold + 1e-3).all()
+    assert covered[0] <= without
+    assert covered[1] > 0.9
+
+
 @pytest.mark.parametrize("place", [300, 1000, 1900])
 def test_one_step_within_a_long_block_is_covered(place: int) -> None:
     """The neighbours' means show it; the rate of an average block would not cover it."""
