@@ -173,7 +173,8 @@ class StepNoise:
     """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
-        self.keys, self._digests = keys, [b""] * len(keys)
+        #: Secret and chain of each stream's step; before the first, the key's own secret and no chain.
+        self.keys, self._digests = keys, [key.reveal() for key in keys]
 
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
         """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""

@@ -122,6 +122,41 @@ def test_the_number_of_blocks_loses_epsilon_at_most() -> None:
     assert worst <= epsilon * (1 + 1e-9) < narrow
 
 
+@pytest.mark.parametrize("size", [12, pytest.param(24, marks=pytest.mark.slow)])
+def test_the_whole_loses_epsilon_at_most(size: int) -> None:
+    """All steps together, exactly: of each theta and number of blocks, what these and the sums tell of one value."""
+    made = rule(size, 1200.0 / size, 100.0)
+    epsilon, levels, worst, quiet = made.unit, made.levels[:12], 0.0, 0.0
+    of_theta, of_number = (made.loss_of(part) for part in made.shares[:2])
+    runs = np.arange(size) < size // 3, np.arange(size) % 5 == 0, np.arange(size) < size
+    for loud, (low, high) in itertools.product(runs, ((0.0, 100.0), (20.0, 45.0))):
+        values = np.where(loud, high, low)
+        for place, other in itertools.product((0, size // 3, size - 1), (0.0, 30.0, 100.0)):
+            both = np.stack([values, np.where(np.arange(size) == place, other, values)])
+            steps = np.round(both / made.grid.resolution).astype(np.int64)
+            limits = oracle.limits(of_theta, levels.size)
+            here, there = (np.log(oracle.stops(oracle.above(own, levels), limits, of_theta)) for own in steps)
+            for stop, told in enumerate(np.abs(here - there).tolist()):
+                theta = int(levels[stop - 1]) if 0 < stop < levels.size else made.top
+                # In whole 1/64 of theta, rounded so that none moves further.
+                scores = np.array([made.scores(own, theta) for own in steps])
+                scores = np.stack(
+                    [scores[0] // 1024, scores[0] // 1024 + np.fix(np.diff(scores, axis=0)[0] / 1024).astype(int)]
+                )
+                chances = [oracle.winners(each.tolist(), 128.0 / of_number, 2000) for each in scores]
+                moved = np.abs(np.diff(np.minimum(steps, theta), axis=0)).max()
+                for length, chosen in zip(
+                    made.block_lengths, np.abs(np.diff(np.log(chances), axis=0))[0], strict=True
+                ):
+                    parts = shares_of_sums(made.shares.rest, theta, made.top, -(-size // length))
+                    total = made.loss_of(parts.total) * np.abs(np.diff(steps.sum(axis=1)))[0] / made.top
+                    sums = sum(made.loss_of(part) for part in parts[1:] if part) * moved / theta
+                    worst = max(worst, told + chosen + total + sums)
+                    # With half of the sums' noise it would not.
+                    quiet = max(quiet, told + chosen + 2.0 * (total + sums))
+    assert 0.85 * epsilon < worst <= epsilon * (1 + 1e-9) < quiet
+
+
 @given(st.integers(1, 2**45), st.floats(1e-3, 50.0), st.booleans(), st.sampled_from([0.0, 1e-6]))
 def test_shares_are_public_and_add_up(size: int, epsilon: float, chooses: bool, delta: float) -> None:
     shares = shares_of(size, epsilon, chooses=chooses)
