@@ -115,6 +115,10 @@ class ArrayAnswer:
         edges, levels = self._solved[:2]
         return np.repeat(levels * self.scale, edges[1:] - edges[:-1])
 
+    def sums_over(self, first: Indices, last: Indices) -> Floats:
+        """Sums over [first, last): float64[q]."""
+        return self.sums_before(last) - self.sums_before(first)
+
     def sums_before(self, stops: Indices) -> Floats:
         """Sums over [0, stop): float64[q]."""
         return self._before(stops) * self.scale

@@ -24,7 +24,7 @@ from fastdp.tables.quantities import (
     drawn,
     not_finite,
 )
-from fastdp.tables.reach import NEW, EntryRows, Newcomers, running
+from fastdp.tables.reach import NEW, EntryRows, Newcomers, counter_of, released
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -91,6 +91,8 @@ def vectors(
     sums = tuple(each for each in quantities if not each.counts)
     for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
+        if shares.plan.basis is not None:
+            added = shares.plan.basis.numbers(added)
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
     counted = (each for each in quantities if each.name in COUNTED)
     for quantity, counts in zip(counted, exact[1:], strict=True):
@@ -114,6 +116,8 @@ class _Noisy:
         if group[0].counts:
             name, *others = labels[0]
             own = self.key.within("counts", name, shares.plan.place(group[0].column), *others)
+        elif shares.plan.basis is not None:
+            own = self.key.within("calendar", *self.span, shares.plan.basis.digest, *itertools.chain(*labels))
         else:
             own = self.key.within("sums", *level, *(() if level.each else self.span), *itertools.chain(*labels))
         bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)
@@ -149,12 +153,12 @@ def release(
     span: tuple[int, int],
     keys: Keys,
     published: Integers | None = None,
-    before: Mapping[tuple[str, str], Integers] | None = None,
+    before: Mapping[Quantity, Integers] | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach by quantity and
-    column in the window before.
+    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach in the last
+    windows of each height of its counter, int64[levels, 3, K].
     """
     found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):
@@ -165,8 +169,12 @@ def release(
         each = noisy(level, group, sums)
         if group[0].name in NEW:
             whole = found[-1].steps[0] if group[0].name == "key reach" else None
-            begun = (before or {}).get((group[0].name, group[0].column), np.zeros((3, sums.shape[2]), np.int64))
-            each = replace(each, steps=running(each.steps[0], begun, whole))
+            counter, first = (
+                counter_of(shares.plan),
+                span[0] - (span[0] if before is None else shares.plan.start or 0),
+            )
+            begun = (before or {}).get(group[0], np.zeros((counter.levels, 3, sums.shape[2]), np.int64))
+            each = replace(each, steps=released(counter, each.steps[0], begun, whole, first))
         if published is not None and group[-1].name == "count":
             each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
         found.append(each)
