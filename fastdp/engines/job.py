@@ -89,7 +89,7 @@ class Job:
         if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
             raise ParameterError(
                 "statistics, keys: expected counts, sums, means and variances of given keys in a job, because its "
-                "shards are added up (private keys, quantiles and nunique: fastdp.Windows in one process)"
+                "shards are added up (private keys, quantiles, nunique and reach: fastdp.Windows in one process)"
             )
         self.name, self.secret = name, secret
 

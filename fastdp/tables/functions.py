@@ -103,12 +103,14 @@ def _checked(unit: Unit) -> Unit:
 
 def check_online(plan: TablePlan) -> None:
     """ParameterError unless rows that count are known as windows close."""
-    if any(each.kind == "reach" for each in plan.statistics):
-        raise refusal("statistics", "reach", "another statistic online")
+    if plan.key_rule == "private" and any(each.kind == "reach" for each in plan.statistics):
+        raise refusal(
+            "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"
+        )
     replace(plan, online=True).check_basis()
     if plan.has_others:
         raise refusal("others", True, "False online, where a key may appear later")
-    if plan.who is None:
+    if not plan.bounds_rows:
         return
     if plan.chooses_rows:
         raise refusal("rows", "auto", "a number, because rows that count are known as windows close")

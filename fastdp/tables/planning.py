@@ -25,6 +25,7 @@ from fastdp.tables.functions import make_shares
 from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
+from fastdp.tables.reach import counter_of
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
 from fastdp.tables.shares import MAX_ROWS, Shares, shares_of
 from fastdp.tables.sizes import Choice, Number
@@ -379,9 +380,10 @@ def _planned(
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
             names = each.needs if each.kind == "reach" else each.needs[:1]
+            draws = int(counter_of(plan).draws(np.arange(1, windows + 1)).max())
             for own in (q for q in reversed(shares.quantities) if q.column == each.column and q.name in names):
                 noise = drawn(shares.distribution(own, shares.level_of(own)))
-                if (counted := each.expected(noise, confidence, windows)) is not None:
+                if (counted := each.expected(noise, confidence, draws)) is not None:
                     of = " of all keys" if own.name == "reach" and plan.by else ""
                     errors[each.name + of] = Expected(*counted, in_rows=own.name == "excess")
             if each.name in errors:

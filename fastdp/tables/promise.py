@@ -11,7 +11,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import concentrated
 from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.quantities import ROWS, Quantity
-from fastdp.tables.reach import NEW
+from fastdp.tables.reach import NEW, counter_of
 from fastdp.tables.shares import MOST_DROPPED, Line, Shares
 from fastdp.units import Times, UnitRows
 
@@ -128,7 +128,9 @@ def _new_entries(shares: Shares, line: Line, where: str) -> str:
     if shares.gaussian:
         sigma = f"sqrt({line.moved}) / {line.loss:g}: rho = {line.loss:g}^2 / 2"
         moved, scale = f"sqrt({line.moved}) in the L2 norm", f"Gaussian noise of sigma {sigma}"
-    return f"{where}, {told}: a unit changes the numbers of new ones by {moved}, discrete {scale}"
+    levels = counter_of(plan).levels
+    sums = "" if levels == 1 else f", in a sum of each of {levels} levels"
+    return f"{where}, {told}{sums}: a unit changes the numbers of new ones by {moved}, discrete {scale}"
 
 
 def _numbers(shares: Shares, line: Line, q: Quantity, where: str) -> str:

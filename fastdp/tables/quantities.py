@@ -24,7 +24,10 @@ ROWS = "*"
 FIRST_SUMS = ("total", "deviation")
 COUNTS = ("table", "histogram", "excess", "distinct", "reach", "key reach")
 #: Counts of the rows themselves, from one of which those of quantiles follow; those with ends.
-COUNTED, BINNED = ("histogram", "distinct", "reach", "key reach"), ("table", "histogram", "excess")
+COUNTED, BINNED = (
+    ("histogram", "distinct", "reach", "key reach"),
+    ("table", "histogram", "excess", "reach", "key reach"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Quantity:
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
     square, in steps of ``resolution``; cells alone have "distinct", and of bins from ``low`` to ``high``
-    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes; "reach" and "key reach" are newcomers.
+    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes; "reach" and "key reach" are new
+    entries, in sums of a counter of base ``low`` and ``high`` levels.
     """
 
     name: str

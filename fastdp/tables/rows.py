@@ -12,6 +12,7 @@ from fastdp.data.times import times_of
 from fastdp.errors import DataError, argument
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.noise.words import Words
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
@@ -208,8 +209,7 @@ class PersonRows:
             persons = self._periods.pairs[:, 0].take(persons)
         hashes = np.zeros(codes.size, np.uint64)
         if not plan.all_keys:
-            digests, values = self.persons.digests.pairs.take(persons, axis=0), np.empty((0, codes.size))
-            hashes = person_rows.hash_rows(self._hashing, digests, np.zeros_like(codes), words[codes], values)
+            hashes = hash_keys(self._hashing, self.persons.digests.pairs.take(persons, axis=0), words[codes])
         return EntryRows(persons, self._windows.array, codes, hashes)
 
 
@@ -222,6 +222,13 @@ def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -
 def hashing_of(key: Key) -> bytes:
     """128 bits under which rows of persons are chosen."""
     return key.derive("rows").reveal()[:16]
+
+
+def hash_keys(hashing: Words, persons: Integers, words: Integers) -> Words:
+    """Hash of a person and key, uint64[n], by which those of one window are in order."""
+    none = np.zeros_like(words), np.ascontiguousarray(words), np.empty((0, words.size))
+    found: Words = person_rows.hash_rows(hashing, persons, none[0], none[1], none[2])
+    return found
 
 
 def read_persons(

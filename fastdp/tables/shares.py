@@ -30,7 +30,7 @@ from fastdp.tables import consistent, reach
 from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
-from fastdp.tables.plan import Clips, TablePlan
+from fastdp.tables.plan import Clips, ColumnPlan, TablePlan
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity
 from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
@@ -200,11 +200,15 @@ class Shares:
     def quantities_at(self, clips: Clips) -> list[Quantity]:
         """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
+
+        def ends_of(name: str, column: ColumnPlan) -> tuple[float, float]:
+            return reach.counter_of(plan) if name in reach.NEW else column.ends
+
         for column in plan.columns:
             names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
             ranks = ranks_of(plan.statistics, column.name)
             counts += [
-                Quantity(name, column.name, column.low, column.high, ranks=ranks if name == "excess" else ())
+                Quantity(name, column.name, *ends_of(name, column), ranks=ranks if name == "excess" else ())
                 for name in names
                 if name in COUNTS
             ]

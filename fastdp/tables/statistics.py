@@ -180,7 +180,7 @@ class Statistic(ABC):
     def answer(self, view: View) -> Answer:
         """Estimate, error and interval, and what they are about."""
 
-    def expected(self, noise: DrawnNoise, confidence: float, windows: int) -> tuple[float, float] | None:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float] | None:
         """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says."""
         return None
 
@@ -319,7 +319,7 @@ class Quantile(Statistic):
         found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
         return found.without(view.absent(), low=True, high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float, windows: int) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
         error = math.sqrt(noise.variance) / UNIT
         return error, wider_quantile(confidence) * error
@@ -341,7 +341,7 @@ class Distinct(Statistic):
         value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
         return Answer(value, error, low, high).without(DROPPED if view.absent() else "", high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float, windows: int) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
 
     def has_level(self, depth: int) -> bool:
@@ -363,9 +363,8 @@ class Reach(Statistic):
         found = Answer(value, np.sqrt(draws * noise.variance), low, high)
         return found.without("a person may have more keys than those in which it counts", high=not all_keys)
 
-    def expected(self, noise: DrawnNoise, confidence: float, windows: int) -> tuple[float, float]:
-        draws = np.array([windows], np.int64)
-        return math.sqrt(windows * noise.variance), float(noise.quantiles(draws, confidence)[0])
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
+        return math.sqrt(draws * noise.variance), float(noise.quantiles(np.array([draws]), confidence)[0])
 
     def has_level(self, depth: int) -> bool:
         return depth == 0

@@ -24,7 +24,7 @@ from fastdp.tables.quantities import (
     drawn,
     not_finite,
 )
-from fastdp.tables.reach import NEW, EntryRows, Newcomers, running
+from fastdp.tables.reach import NEW, EntryRows, Newcomers, counter_of, released
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -153,12 +153,12 @@ def release(
     span: tuple[int, int],
     keys: Keys,
     published: Integers | None = None,
-    before: Mapping[tuple[str, str], Integers] | None = None,
+    before: Mapping[Quantity, Integers] | None = None,
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach by quantity and
-    column in the window before.
+    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach in the last
+    windows of each height of its counter, int64[levels, 3, K].
     """
     found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):
@@ -169,8 +169,12 @@ def release(
         each = noisy(level, group, sums)
         if group[0].name in NEW:
             whole = found[-1].steps[0] if group[0].name == "key reach" else None
-            begun = (before or {}).get((group[0].name, group[0].column), np.zeros((3, sums.shape[2]), np.int64))
-            each = replace(each, steps=running(each.steps[0], begun, whole))
+            counter, first = (
+                counter_of(shares.plan),
+                span[0] - (span[0] if before is None else shares.plan.start or 0),
+            )
+            begun = (before or {}).get(group[0], np.zeros((counter.levels, 3, sums.shape[2]), np.int64))
+            each = replace(each, steps=released(counter, each.steps[0], begun, whole, first))
         if published is not None and group[-1].name == "count":
             each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
         found.append(each)

@@ -30,11 +30,21 @@ from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_texts, digests_of
 from fastdp.tables.functions import check_online, make_plan
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
+from fastdp.tables.online_reach import Reached
 from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.promise import promise
-from fastdp.tables.quantities import CellRows, Quantity
+from fastdp.tables.quantities import COUNTED, MISSING_ENTRY, CellRows, Quantity
+from fastdp.tables.reach import NEW, EntryRows
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
-from fastdp.tables.rows import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
+from fastdp.tables.rows import (
+    BatchRows,
+    PersonRows,
+    check_finite,
+    column_values,
+    finite_values,
+    hash_keys,
+    hashing_of,
+)
 from fastdp.tables.shares import Shares, shares_of
 from fastdp.tables.statistics import statistic, statistics_of
 from fastdp.tables.sums import exact_sums, release
@@ -63,11 +73,11 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowsState:
-    """State between two calls; ``n_seen``, ``late``, ``waiting`` and ``keys`` are secret.
+    """State between two calls; ``n_seen``, ``late``, ``waiting``, ``keys`` and ``reached`` are secret.
 
     ``n_seen``: rows; ``calls``: calls that changed something; ``closed``: number of the first open window, by
     ``clock`` (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
-    private keys.
+    private keys; ``reached``: of each column with a reach.
     """
 
     n_seen: Annotated[int, COUNT]
@@ -78,6 +88,7 @@ class WindowsState:
     # From the log of a file.
     waiting: Annotated[Waiting, DERIVED] = _NO_ROWS
     keys: Annotated[OnlineKeys | None, DERIVED] = None
+    reached: Annotated[tuple[Reached, ...], DERIVED] = ()
 
     def __repr__(self) -> str:
         return f"WindowsState(calls={self.calls}, closed={self.closed})"
@@ -142,7 +153,8 @@ class WindowsMachine(Machine[WindowsState]):
     def start(self, key: Key) -> WindowsState:
         number = self.plan.start or 0
         keys = OnlineKeys.none(self.plan.by) if self.private else None
-        return WindowsState(0, 0, self.calendar.edge(number), number, 0, self._none, keys)
+        reached = tuple(Reached() for _ in self._reaching)
+        return WindowsState(0, 0, self.calendar.edge(number), number, 0, self._none, keys, reached)
 
     @property
     def _none(self) -> Waiting:
@@ -187,7 +199,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.plan.columns)
+        return tuple(each.name for each in self.plan.columns if not self.plan.is_person(each.name))
 
     def _code(self, entries: tuple[object, ...], keys: Any) -> int:
         code = self._codes.get(entries, -1)
@@ -209,9 +221,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     def _values(self, values: Any, n: int) -> Floats:
         columns = self.plan.columns
-        found = np.empty((len(columns), n))
-        given = _columns("values", values, [column.name for column in columns], ", because rows are counted")
-        for into, column, each in zip(found, columns, given, strict=True):
+        found = np.zeros((len(columns), n))
+        named = [(into, column) for into, column in zip(found, columns, strict=True) if column.name in self._names]
+        given = _columns("values", values, self._names, ", because rows are counted")
+        for (into, column), each in zip(named, given, strict=True):
             entries = as_arrow(each, "values") if column.entries else as_floats(as_column(each, "values"))
             _same_length("values", len(entries), n)
             into[:] = column_values(entries, column) if column.entries else finite_values(entries, column)
@@ -247,7 +260,19 @@ class WindowsMachine(Machine[WindowsState]):
             return Transition(after, partial(self._nothing, after, key))
         after, exact, begins = self._closed(after, first, key)
         table = self.table if after.keys is None else after.keys.shown[0]
-        return Transition(after, partial(self._emit, *self._measure(first, exact, key, table), begins))
+        made = self._measure(first, exact, key, table, after.reached)
+        released, since = {each.quantities[0]: each.steps for each in made[1]}, first - (self.plan.start or 0)
+        reached = tuple(each.with_released(released, since) for each in after.reached)
+        return Transition(replace(after, reached=reached), partial(self._emit, *made, begins))
+
+    @cached_property
+    def _reaching(self) -> dict[str, list[Quantity]]:
+        """Numbers of new entries by column."""
+        found = dict[str, list[Quantity]]()
+        for each in self.quantities:
+            if each.name in NEW:
+                found.setdefault(each.column, []).append(each)
+        return found
 
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
         """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
@@ -274,10 +299,11 @@ class WindowsMachine(Machine[WindowsState]):
         return self._emit(*self._measure(first, [sums], key, self.table), None)
 
     def _measure(
-        self, first: int, exact: list[Integers], key: Key, table: KeySet
+        self, first: int, exact: list[Integers], key: Key, table: KeySet, reached: Sequence[Reached] = ()
     ) -> tuple[tuple[int, int], tuple[Measured, ...], Key, KeySet]:
         span = first, first + exact[0].shape[1]
-        return span, release(self.shares, self.quantities, exact, key, span, table), key, table
+        before = {quantity: last[:, :3] for each in reached for quantity, last in each.last.items()}
+        return span, release(self.shares, self.quantities, exact, key, span, table, before=before), key, table
 
     def _added(self, state: WindowsState, batch: Batch) -> WindowsState:
         first, size, keys = state.closed, batch.times.size, state.keys
@@ -300,7 +326,9 @@ class WindowsMachine(Machine[WindowsState]):
             waiting = waiting.compact(first).with_rows(rows, first)
         closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
         calls = state.calls + bool(size or clock > state.clock)
-        return WindowsState(state.n_seen + size, calls, clock, closed, state.late + late, waiting, keys)
+        return WindowsState(
+            state.n_seen + size, calls, clock, closed, state.late + late, waiting, keys, state.reached
+        )
 
     def consumed(self, state: WindowsState) -> int:
         return state.calls
@@ -372,20 +400,42 @@ class WindowsMachine(Machine[WindowsState]):
             table, place = keys.shown
             begins = keys.begins[np.argsort(place)[place.size - table.size :]]
         plan.check_cells(span[1] - first, table.size)
-        if plan.who is not None:
+        reached, new = self._newcomers(state, said, digests, span, key)
+        if plan.bounds_rows:
             found = PersonRows(plan, hashing_of(key))
             found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
             (said,) = found.kept(plan).read()
         if keys is not None:
             said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])
-        exact = exact_sums([] if self.merges else [said], self.quantities, of_span, table.size)
+        others = [each for each in self.quantities if each not in new]
+        exact = exact_sums([] if self.merges else [said], others, of_span, table.size)
+        counts = iter(exact[1:])
+        exact[1:] = [new[q] if q in new else next(counts) for q in self.quantities if q.name in COUNTED]
         if self.merges:
             inside = said.codes >= 0
             for into, each in zip(exact[0], rows.T[3:, inside], strict=True):
                 np.add.at(into, (said.windows[inside] - first, said.codes[inside]), each)
-        after = replace(state, waiting=state.waiting.without_first(span[1] - first, len(rows)), keys=keys)
-        return after, exact, begins
+        waiting = state.waiting.without_first(span[1] - first, len(rows))
+        return replace(state, waiting=waiting, keys=keys, reached=reached), exact, begins
+
+    def _newcomers(
+        self, state: WindowsState, rows: CellRows, digests: Integers, span: tuple[int, int], key: Key
+    ) -> tuple[tuple[Reached, ...], dict[Quantity, Integers]]:
+        """Entries so far after these windows' rows, and numbers of new ones."""
+        plan, reached, found = self.plan, list[Reached](), dict[Quantity, Integers]()
+        for each, (column, listed) in zip(state.reached, self._reaching.items(), strict=True):
+            named, windows, codes = digests, rows.windows, rows.codes
+            if plan.who is None:
+                values = rows.values[plan.place(column)]
+                known = values != MISSING_ENTRY
+                named = np.column_stack(((values + 0.0).view(np.int64), np.zeros_like(codes)))[known]
+                windows, codes = windows[known], codes[known]
+            hashes = hash_keys(np.frombuffer(hashing_of(key), np.uint64), named, self.table.words()[codes])
+            after, new = each.after(named, EntryRows(codes, windows, codes, hashes), listed, span, plan)
+            reached.append(after)
+            found |= new
+        return tuple(reached), found
 
     def _check_far(self, windows: int) -> None:
         if windows * max(1, self.table.size) > MAX_CELLS:
@@ -431,15 +481,19 @@ class WindowsMachine(Machine[WindowsState]):
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
         keys = None if state.keys is None else state.keys.alone()
-        return replace(state, waiting=state.waiting.alone(), keys=keys)
+        reached = tuple(each.alone() for each in state.reached)
+        return replace(state, waiting=state.waiting.alone(), keys=keys, reached=reached)
 
     def pack(self, state: WindowsState) -> Packed:
         parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
+        parts += [part for i, each in enumerate(state.reached) for part in each.parts(Reached(), i)]
         rows = row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)
         return {**super().pack(state), "log": [*parts, *rows]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
+        for i, (old, new) in enumerate(zip(before.reached, after.reached, strict=True)):
+            parts += new.parts(old, i)
         moved = before.waiting.moved != after.waiting.moved
         return Record(
             super().pack(after), [*parts, *row_parts(after.waiting.added_since(before.waiting), _ROWS)], moved
@@ -450,20 +504,23 @@ class WindowsMachine(Machine[WindowsState]):
         early = state.closed < begin.closed or state.clock < begin.clock
         if early or self.calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
-        keys = begin.keys
+        keys, reached = begin.keys, list(begin.reached)
         for part in packed.get("log", ()):
             kind, _, raw = part.partition(b":")
             if kind == _ROWS:
                 found.append(codec.unpack(raw, "<i8").astype(np.int64))
             elif keys is not None:
                 keys = keys.with_part(part)
+            for i, listed in enumerate(self._reaching.values()):
+                reached[i] = reached[i].with_part(part, i, listed, self.table.size)
         rows = np.concatenate(found).reshape(-1, self._none.rows.shape[1] - 1)
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
         rows = rows[rows[:, 0] >= state.closed]
         self._check_far(int(rows[:, 0].max(initial=state.closed)) + 1 - state.closed)
-        return replace(state, waiting=begin.waiting.with_rows(rows, state.closed), keys=keys)
+        waiting = begin.waiting.with_rows(rows, state.closed)
+        return replace(state, waiting=waiting, keys=keys, reached=tuple(reached))
 
 
 #: The place of one row.

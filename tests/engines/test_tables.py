@@ -188,6 +188,12 @@ CASES: dict[str, Case] = {
         fastdp.Time("at", "1d", **DAYS),
         METERS | {"unit": PERSON, "bounds": {"kwh": 50.0, "cost": (-9.0, 200.0)}, "delta": 1e-6},
     ),
+    "reach": (
+        lambda f: f,
+        {"who": "reach", "kwh": "sum"},
+        fastdp.Time("at", "1d", **DAYS),
+        METERS | {"unit": fastdp.Person("who", rows=2), "bounds": CLIP},
+    ),
     "quantiles": (lambda f: f, {"kwh": ["median", "p95", "sum"]}, fastdp.Time("at", "1d", **DAYS), {"bounds": 9.0}),
 }
 
@@ -251,6 +257,7 @@ def test_refusals(make: Make, tmp_path: Path) -> None:
         ({"*": "count"}, hours, {"by": "meter", "delta": 1e-6}, public),
         ({"*": "count"}, hours, {"unit": fastdp.Person("who", rows="auto")}, public),
         ({"meter": "nunique"}, hours, {}, public),
+        ({"meter": "reach"}, hours, {}, public),
         ({"*": "count"}, fastdp.Time("when", "1h", **DAYS), {}, "column 'when'"),
         ({"meter": "sum"}, hours, {"bounds": CLIP}, "column 'meter' holds"),
     ):

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -222,3 +223,79 @@ def test_a_reach_is_printed_planned_and_framed() -> None:
     assert table.frame.column_names[:3] == ["window", "key", "estimate"]
     assert len(table.frame) == WINDOWS * len(KEYS)
     assert "first 1 keys" in " ".join(table.guarantee.derivation)
+
+
+def online(rows: list[tuple[int, int, str]], unit: fastdp.Rows | fastdp.Person, week: int, by: dict) -> np.ndarray:
+    """Numbers of closed windows, of all keys and each; in the middle of a week the state goes through a file."""
+    times, asked = fastdp.Time("at", "1w", start=BEGIN), {"epsilon": 1.0, "unit": unit, "seed": 1, **by}
+    windows, whole, parts = fastdp.Windows(REACH, times, **asked), [], []
+    for now in range(WINDOWS):
+        own = [row for row in rows if row[1] == now]
+        for part in (own[::2], own[1::2]):
+            table = frame(part)
+            columns = {name: table[name].combine_chunks() for name in table.column_names}
+            values, who = (None, columns["who"]) if unit.column else (columns["who"], None)
+            windows.add(columns["at"], values, columns["key"] if by else None, who)
+            if now == week:
+                windows = fastdp.Windows.from_bytes(windows.to_bytes())
+        closed = windows.advance(BEGIN + timedelta(weeks=now + 1))
+        whole.append(of(closed.level(0)).ravel())
+        parts.append(of(closed).reshape(1, -1))
+    return np.concatenate([np.array(whole), *([np.concatenate(parts)] if by else [])], axis=1)
+
+
+@settings(max_examples=25)
+@given(
+    ROWS,
+    st.integers(0, WINDOWS),
+    st.sampled_from([fastdp.Person("who", rows=2), fastdp.Person("who", rows=1, per="1w"), fastdp.Rows(2)]),
+    st.booleans(),
+)
+def test_windows_give_the_numbers_of_a_table(
+    rows: list, week: int, unit: fastdp.Rows | fastdp.Person, keyed: bool
+) -> None:
+    by = BY if keyed else {}
+    rows = [row for row in rows if row[1] < WINDOWS]
+    table = released(rows, unit, 1.0, **by)
+    batch = np.concatenate([of(table.level(0)).reshape(WINDOWS, -1), *([of(table)] if by else [])], axis=1)
+    assert online(rows, unit, week, by).tolist() == batch.tolist()
+
+
+def test_a_kept_file_continues_a_reach(tmp_path: Path) -> None:
+    """It grows by 16 bytes a person, and 16 for each key in which one counts, beside waiting rows."""
+    unit, times = fastdp.Person("who", rows=2), fastdp.Time("at", "1w", start=BEGIN)
+    windows, twin = (fastdp.Windows(REACH, times, epsilon=1.0, unit=unit, seed=1, **BY) for _ in range(2))
+    windows.keep(tmp_path / "kept")
+    for week in range(WINDOWS):
+        data = frame((i % 900, week, KEYS[i % 3]) for i in range(300 * week, 300 * week + 600))
+        given = {"times": data["at"], "keys": data["key"], "persons": data["who"]}
+        for each in (windows, twin):
+            each.add(**{name: column.combine_chunks() for name, column in given.items()})
+        windows = fastdp.Windows.load(tmp_path / "kept")
+        closed = [each.advance(BEGIN + timedelta(weeks=week + 1)) for each in (windows, twin)]
+        assert of(closed[0]).tolist() == of(closed[1]).tolist()
+        assert of(closed[0].level(0)).tolist() == of(closed[1].level(0)).tolist()
+    assert len(windows.to_bytes()) < 900 * 48 + 4096
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_many_windows_are_added_up_by_a_counter(delta: float) -> None:
+    """A person enters a sum of each level; online, cut anywhere, with the bytes of a table of a year."""
+    unit, days = fastdp.Person("who"), 365
+    plan = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=days, unit=unit)
+    single = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=1, unit=unit)
+    assert plan.errors["who_reach"].std_error < 0.75 * math.sqrt(days) * single.errors["who_reach"].std_error
+    time = fastdp.Time("at", "1d", start=BEGIN, stop=BEGIN + timedelta(days=days))
+    at = np.datetime64(BEGIN) + np.arange(0, days, 2).astype("m8[D]") + np.timedelta64(1, "h")
+    data = pa.table({"at": at, "who": np.arange(at.size)})
+    asked = {"epsilon": EXACT, "unit": unit, "delta": delta, "seed": 2}
+    assert of(fastdp.aggregate(data, REACH, time, **asked)).tolist() == (np.arange(days) // 2 + 1).tolist()
+    table = fastdp.aggregate(data, REACH, time, **asked | {"epsilon": 1.0})
+    windows, closed = fastdp.Windows(REACH, fastdp.Time("at", "1d", start=BEGIN), **asked | {"epsilon": 1.0}), []
+    windows.add(at, persons=np.arange(at.size))
+    for day in (1, 7, 8, 100, 101, 300, days):
+        closed.append(windows.advance(BEGIN + timedelta(days=day)))
+        windows = fastdp.Windows.from_bytes(windows.to_bytes())
+    assert np.concatenate([of(each) for each in closed]).tolist() == of(table).tolist()
+    ends = [end for each in closed for end in each.interval(np.arange(len(each)), np.arange(len(each)) + 1)[0]]
+    assert ends == table.interval(np.arange(days), np.arange(days) + 1)[0].tolist()
