@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import chain
@@ -15,7 +14,7 @@ from zoneinfo import ZoneInfo
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration
-from fastdp.record import Checked, Text, Whole, parameter, record
+from fastdp.record import Checked, Kind, Text, Whole, parameter, put, record
 from fastdp.validation import DAY, FIXED, refusal, split_duration
 
 MICROSECOND = timedelta(microseconds=1)
@@ -122,7 +121,7 @@ class Person:
         all.
     per_window : int, optional
         Rows of a person that count in one window.
-    basis : "auto", "calendar", "windows" or sequence of float
+    basis : "auto", "calendar", "windows" or tuple of float
         Sums and counts of persons with rows in most windows: noise in every window, or in the numbers of a calendar
         (mean, waves of a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the
         first window on. "auto": what :func:`fastdp.plan` expects to err three times less.
@@ -141,10 +140,11 @@ class Person:
     rows: int | Literal["auto"] = parameter(Whole(1, MAX_ROWS, words=("auto",)), default=1)
     per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
-    basis: BasisName | Sequence[float] = parameter(Checked(_as_basis), default="auto")
+    basis: BasisName | tuple[float, ...] = parameter(Kind(), default="auto")
     most: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
     def _check(self) -> None:
+        put(self, basis=_as_basis("basis", self.basis))
         if self.basis not in ("auto", "windows") and self.per_window is None:
             accepted = "'auto' or 'windows' without per_window, the rows of a person that count in one window"
             raise refusal("basis", self.basis if isinstance(self.basis, str) else None, accepted)

@@ -40,3 +40,22 @@ axes.plot(truth.index, truth.to_numpy(), "k", linewidth=0.8, label="truth (synth
 axes.set(ylabel="kWh an hour", title="Private hourly totals, epsilon = 1")
 axes.legend(ncols=4, loc="upper center", fontsize=8)
 figure.autofmt_xdate()
+
+# %%
+# A household wants its whole week protected, not one reading. It is in every hour, so noise in each hour hides the
+# totals of 2,000 households; noise in a few numbers of a calendar, from which all hours follow, does not.
+
+homes = 2000
+kwh = np.minimum(rng.gamma(2.0, 0.2, (times.size, homes)) * shape.to_numpy()[:, None], 10.0)
+meters = np.tile(np.arange(homes), times.size)
+frame = pd.DataFrame({"time": times.repeat(homes), "meter": meters, "kwh": kwh.ravel()})
+truth = kwh.sum(axis=1).reshape(-1, 2).sum(axis=1)
+figure, axes = plt.subplots(figsize=(9, 4))
+for basis, name, style in (("windows", "noise in each hour", "0.8"), ("auto", "by a calendar", "tab:red")):
+    home = fastdp.Person("meter", rows=336, per_window=2, basis=basis)
+    table = fastdp.totals(frame, "kwh", "time", "1h", epsilon=1.0, clip=1.5, unit=home)
+    axes.plot(table.frame["window"], table.frame["estimate"], color=style, label=name)
+axes.plot(table.frame["window"], truth, "k", linewidth=0.8, label="truth (synthetic)")
+axes.set(ylabel="kWh an hour", ylim=(-1500, 5500), title="A household's whole week is the unit, epsilon = 1")
+axes.legend(ncols=3, loc="upper center", fontsize=8)
+figure.autofmt_xdate()

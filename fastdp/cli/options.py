@@ -130,7 +130,7 @@ def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
 
 Reader = Callable[[str], Any]
 #: Words of help in an error.
-SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIGH"}
+SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIGH", "X,X,...": "numbers X,X,..."}
 
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
@@ -146,6 +146,8 @@ def _reader(arm: Hint) -> tuple[Reader, str] | None:
         return bool, ""
     if arm is EllipsisType:
         return (lambda text: ("none",)[("none",).index(text)]), "none"
+    if origin is tuple and inner[1:] == (...,):
+        return (lambda text: tuple(map(inner[0], text.split(",")))), "X,X,..."
     if origin is tuple and len(inner) == 2:
         return (lambda text: _pair(text, inner[0])), "LOW,HIGH"
     if origin is Sequence:

@@ -140,6 +140,12 @@ Case = tuple[Make, dict[str, Any], Any, dict[str, Any]]
 CASES: dict[str, Case] = {
     "totals": (lambda f: f, {"kwh": "sum"}, fastdp.Time("at", "1h", **DAYS), METERS | {"bounds": CLIP}),
     "counts by day": (lambda f: f, {"*": "count"}, fastdp.Time("at", "1d", zone="Europe/Paris", **DAYS), METERS),
+    "by a calendar": (
+        lambda f: f,
+        {"kwh": "sum", "*": "count"},
+        fastdp.Time("at", "1h", **DAYS),
+        METERS | {"bounds": CLIP, "unit": fastdp.Person("who", rows=96, per_window=1, basis="calendar")},
+    ),
     "no windows": (lambda f: f, STATISTICS, None, TWO | {"levels": True, "bounds": BOTH}),
     "levels": (lambda f: f, STATISTICS, fastdp.Time("at", "1d", **DAYS), TWO | {"levels": True, "bounds": BOTH}),
     "clock": (
