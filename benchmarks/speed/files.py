@@ -85,20 +85,18 @@ def kept(folder: Path) -> Group:
     return Group("kept publisher, 100 values a chunk", tasks, limit="append and fsync")
 
 
-def saved(folder: Path) -> Group:
-    """Whole files, each synced and renamed, and read again."""
+def saved(_: Path) -> Group:
+    """Whole states as bytes, and read again."""
     one = publisher()
     tasks: dict[str, Task] = {}
     for name, key in (("with a key", KEY), ("with a passphrase, after the first", PASSPHRASE)):
-        path = folder / name
-        one.save(path, key=key)
-        tasks[f"saved {name}"] = partial(one.save, path, key=key)
-        tasks[f"loaded {name}"] = partial(fastdp.Adaptive.load, path, key=key)
+        tasks[f"bytes {name}"] = partial(one.to_bytes, key=key)
+        tasks[f"read {name}"] = partial(fastdp.Adaptive.from_bytes, one.to_bytes(key=key), key=key)
 
     def fresh() -> None:
         one.to_bytes(key=f"{PASSPHRASE} {np.random.default_rng().integers(2**62)}")
 
-    return Group("state files", tasks, slow={"bytes under a passphrase for the first time": fresh})
+    return Group("states as bytes", tasks, slow={"bytes under a passphrase for the first time": fresh})
 
 
 def ledger(folder: Path) -> Group:

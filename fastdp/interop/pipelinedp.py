@@ -6,9 +6,10 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import fastdp
 from fastdp._lazy import imported
 from fastdp.errors import ParameterError
+from fastdp.tables.functions import aggregate
+from fastdp.units import Person
 from fastdp.validation import refusal
 
 #: Parameters of ``AggregateParams`` that change what is released, and that no release here has.
@@ -110,14 +111,14 @@ class DPEngine:
             values = _VALUE in statistics
             if values:
                 taken[_VALUE] = data_extractors.value_extractor
-            table = fastdp.aggregate(
+            table = aggregate(
                 pa.table(_columns(col, taken)),
                 statistics,
                 by=_KEY,
                 keys=None if public_partitions is None else list(public_partitions),
                 epsilon=spec.eps,
                 delta=spec.delta or 0.0,
-                unit=fastdp.Person(_WHO, rows=rows),
+                unit=Person(_WHO, rows=rows),
                 bounds={_VALUE: (float(params.min_value), float(params.max_value))} if values else None,
             ).frame.to_pydict()
             made: Callable[..., Any] = namedtuple("MetricsTuple", list(fields.values()))  # type: ignore[misc]

@@ -134,7 +134,7 @@ class Entry:
         plain = {**values_of(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
         try:
             line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-            if len(line.encode()) > LONGEST_ENTRY or _depth(line) > DEEPEST:
+            if len(line.encode()) > LONGEST_ENTRY or line.count("[") + line.count("{") > DEEPEST < _depth(line):
                 raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
             entry = Entry.from_line(json.loads(line), self.state)
         except (TypeError, ValueError, RecursionError) as error:

@@ -65,7 +65,9 @@ def _wal(path: Path) -> Path:
 
 
 def _inode(path: Path) -> int | None:
-    return path.stat().st_ino if path.exists() else None
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_ino
+    return None
 
 
 def _lines_of(wal: Path) -> list[int]:
@@ -106,7 +108,7 @@ class Connection(sqlite3.Connection):
     def __init__(self, path: Path) -> None:
         uri = _uri(path, "mode=rw")
         super().__init__(uri, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-        self.path, self.writes, self.is_open = path, 0, True
+        self.path, self.wal, self.writes, self.is_open = path, _wal(path), 0, True
         #: Whether the main file is known to be marked; it stays so while this is open, because `Ending` is alone.
         self.marked = False
 
@@ -138,11 +140,11 @@ class Connection(sqlite3.Connection):
             if time.monotonic() > until:
                 raise StateError(f"ledger {str(self.path)!r}: {_LOCKED}. Nothing was recorded")
             time.sleep(_PAUSE)
-        self._wal, self.marked = _inode(_wal(self.path)), True
+        self._wal, self.marked = _inode(self.wal), True
 
     def has_wal(self) -> bool:
         """False if another process removed the -wal: a copy made in this process had dropped this one's lock."""
-        return not self.marked or _inode(_wal(self.path)) == self._wal
+        return not self.marked or _inode(self.wal) == self._wal
 
     def close(self) -> None:
         """Close, without SQLite's last checkpoint, which would remove the -wal and leave the mark."""
@@ -336,8 +338,8 @@ class Store:
             db = self._opened()
             try:
                 db.begin(write=write, synced=synced)
-                state = LedgerState(db, self._mac)
-                if _number(_mark(db)) != state.last()[0]:
+                state = LedgerState(db, self._mac, is_open=db.marked)
+                if _number(_mark(db)) != state.last[0]:
                     raise StateError(
                         f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
                         f"made during a call, or without its -journal); {REPAIR}"
@@ -349,7 +351,6 @@ class Store:
                         "older copy put back?)"
                     )
                 yield state
-                last = state.last()
                 db.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(*_ERRORS):
@@ -357,7 +358,7 @@ class Store:
                 raise
             if self._identity() != self._opened_file or not db.has_wal():
                 raise StateError(f"{self.name} was replaced by another file during the call: do not release")
-            self._seen = last
+            self._seen = state.last
 
     def verify(self, head: str | None) -> Verification:
         # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
@@ -382,7 +383,7 @@ class Store:
                     f"{self.name}: no line has the seal {head}; expected the ledger that had it, grown (its last "
                     "lines are missing, or it is another one)"
                 )
-            number, seal = state.last()
+            number, seal = state.last
             # The last one may be of a process that was killed.
             if number < written - 1:
                 raise StateError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import EllipsisType, TracebackType
@@ -18,7 +17,7 @@ from fastdp.kinds import Duration, Json
 from fastdp.ledger.entry import NOTE, Entry, described
 from fastdp.ledger.file import Store, Verification
 from fastdp.ledger.odometer import EVERYWHERE, Budget, Loss, Region, alone, budget_left, rounded
-from fastdp.ledger.store import ENDS, ENTERS, LedgerState, budget, ending
+from fastdp.ledger.store import ENTERS, LedgerState, budget, ending
 from fastdp.noise.key import Key
 from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.record import Text
@@ -381,10 +380,10 @@ class Ledger:
         wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
         with self._store.transaction(write=True) as state:
             _refuse_noise(state, wanted)
-            line = state.append({"kind": kind, **wanted.to_line()})
+            made = state.append({"kind": kind, **wanted.to_line()}, wanted) or wanted
             if wanted.counts:
                 self._refuse(state, wanted)
-            return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
+            return made
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
         stream, odometer = wanted.stream, state.odometer
@@ -434,8 +433,8 @@ class Ledger:
             if current != reserved:
                 now = state.state(reserved.id) if current is None else "another release"
                 raise StateError(f"{kind} of entry {reserved.id}: it is {now}; expected a reservation")
-            state.append({"kind": kind, "of": reserved.id, **({} if stop is None else {"stop": where})})
-            return replace(reserved, state=ENDS[kind], stop=where)
+            body = {"kind": kind, "of": reserved.id, **({} if stop is None else {"stop": where})}
+            return state.append(body, current) or reserved
 
     def _lowest(self, state: LedgerState, stream: str) -> Budget:
         return _least(_recorded(state, stream), self._limit)

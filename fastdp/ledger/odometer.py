@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
@@ -360,6 +360,8 @@ class Odometer:
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self._db, self._mac = db, mac
+        #: Accounts of streams that were read in this transaction.
+        self._known: dict[str, list[Account]] = {}
         #: Number and seal of the line that is being recorded.
         self.line = 0, b""
 
@@ -372,10 +374,11 @@ class Odometer:
         if account is None:
             made = "INSERT INTO account (stream, kind, axis, line, sums, mac) VALUES (?, ?, ?, 0, '', x'')"
             account = Account(self._db.execute(made, key).lastrowid or 0, _kind(key[1]), key[2])
+            self._known[entry.stream].append(account)
         if entry.counts:
             self._count(account, said, times)
             # Infinite ones are counted apart from the sums: after a cancellation the sums must be exactly as before.
-            for measure, amount in ({} if math.isinf(said.epsilon) else _amounts(entry, region)).items():
+            for measure, amount in ({} if math.isinf(said.epsilon) else _amounts(said, entry.kind, region)).items():
                 sums = account.sums.setdefault(measure, [0, 0, 0])
                 if region.scope == WHOLE:
                     sums[WHOLE] += times * amount
@@ -585,6 +588,8 @@ class Odometer:
 
     def _read(self, stream: str) -> list[Account]:
         """Accounts of a stream; StateError if one was altered, or is of before the stream's last entry."""
+        if stream in self._known:
+            return self._known[stream]
         asked = "SELECT account.id, kind, axis, line, sums, mac, coalesce(seal, x'') FROM account LEFT JOIN line "
         asked += "ON line = line.id WHERE stream = ? ORDER BY account.id"
         accounts, newest = [], 0
@@ -596,6 +601,7 @@ class Odometer:
         last = self._db.execute("SELECT max(id) FROM release WHERE stream = ?", (stream,)).fetchone()[0]
         if last is not None and last > newest:
             raise StateError(f"the ledger is damaged: sums of stream {stream!r} lack entry {last}; {REPAIR}")
+        self._known[stream] = accounts
         return accounts
 
     def _most(self, account: Account, measure: int, region: Region) -> int:
@@ -641,11 +647,12 @@ class Odometer:
         )
 
 
-def _amounts(entry: Entry, region: Region) -> dict[int, int]:
+@lru_cache(maxsize=256)
+def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
     """Cost of a release with a finite epsilon, by measure; measures of cost 0 are left out."""
-    said, rows = entry.guarantee, entry.guarantee.rows
+    rows = said.rows
     amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
-    if entry.kind not in ELEMENTS and (rows is None or rows.who is None):
+    if kind not in ELEMENTS and (rows is None or rows.who is None):
         amounts[DOUBLE_DELTA] = 0
     amounts[RHO] = rho_of(said)
     if math.isfinite(said.rho):

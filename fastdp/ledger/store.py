@@ -67,42 +67,46 @@ def set_mark(db: sqlite3.Connection, number: int, *, is_open: bool) -> None:
 class LedgerState:
     """An open ledger's tables, in a transaction; an open cursor in a traceback would hold a lock."""
 
-    def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
-        self.db, self.mac = db, mac
+    def __init__(self, db: sqlite3.Connection, mac: Mac, *, is_open: bool = False) -> None:
+        self.db, self.mac, self._is_open = db, mac, is_open
         self.odometer = odometer.Odometer(db, mac)
-
-    def last(self) -> tuple[int, bytes]:
         # In a damaged file a seal may be another value, or missing.
         asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
-        row: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
-        return row
+        #: Number and seal of the last line.
+        self.last: tuple[int, bytes] = db.execute(asked).fetchone() or (-1, b"")
 
-    def append(self, body: Json) -> Json:
-        number, before = self.last()
+    def append(self, body: Json, entry: Entry | None = None) -> Entry | None:
+        """Add a line; return the release that it enters or ends, `entry`, as it is then."""
+        number, before = self.last
         line = {**body, "id": number + 1, "time": now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
         line["nonce"] = secrets.token_hex(NONCE_BYTES)
         text = json.dumps(line, ensure_ascii=False, allow_nan=False)
         self.insert(number + 1, text, sealed(before, text.encode(), self.mac))
-        self.take(line)
-        return line
+        if entry is not None and line["kind"] in ENTERS:
+            entry = replace(entry, **{name: line[name] for name in ("id", "time", "nonce")})
+        return self.take(line, entry)
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
-        set_mark(self.db, number, is_open=in_wal(self.db))
-        self.odometer.line = number, seal
+        set_mark(self.db, number, is_open=self._is_open)
+        self.last = self.odometer.line = number, seal
 
-    def take(self, line: Json) -> None:
-        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
+    def take(self, line: Json, entry: Entry | None = None) -> Entry | None:
+        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense.
+
+        `entry`: its release, if known; that of an end before it.
+        """
         kind = line["kind"]
         if kind in ENTERS:
-            entry = Entry.from_line(line, ENTERS[kind])
+            entry = entry or Entry.from_line(line, ENTERS[kind])
             row = (entry.id, entry.stream, entry.state, entry.stop, entry.fingerprint)
             self.odometer.add(entry)
             self.db.execute("INSERT INTO release VALUES (?, ?, ?, ?, ?)", row)
-        elif kind in ENDS:
-            self._end(line["of"], ENDS[kind], line.get("stop"))
-        elif kind == "limit":
+            return entry
+        if kind in ENDS:
+            return self._end(line["of"], ENDS[kind], line.get("stop"), entry or self.reserved(line["of"]))
+        if kind == "limit":
             named = budget(epsilon=line.get("epsilon"), delta=line.get("delta"))
             # Amounts that a line does not name stay unchanged; null is "no limit".
             amounts = [amount if name in line else None for name, amount in named._asdict().items()]
@@ -111,11 +115,10 @@ class LedgerState:
                 "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
                 (line["stream"] or "", line["per"] or "", *amounts),
             )
-        else:
-            raise ValueError(f"a line of kind {kind!r}")
+            return None
+        raise ValueError(f"a line of kind {kind!r}")
 
-    def _end(self, number: int, state: str, stop: object) -> None:
-        before = self.reserved(number)
+    def _end(self, number: int, state: str, stop: object, before: Entry | None) -> Entry:
         if before is None:
             raise ValueError(f"it ends entry {number}, which is {self.state(number)}")
         ended = replace(before, state=state, stop=ending(before, stop))
@@ -123,6 +126,7 @@ class LedgerState:
         if (ended.counts, ended.stop) != (before.counts, before.stop):
             self.odometer.add(before, -1)
             self.odometer.add(ended)
+        return ended
 
     def state(self, number: int) -> str:
         row = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
@@ -144,11 +148,11 @@ class LedgerState:
 
         A fleet's has a star for a stream's digits.
         """
-        fleet = fingerprint.partition(":")[0] + ":*"
-        # Two searches of the index; with OR it would be one of all entries.
-        which = "SELECT id, stream FROM release WHERE fingerprint {} ? AND state <> 'cancelled'"
-        both = f"{which.format('GLOB')} UNION ALL {which.format('=')}"
-        row = self.db.execute(both, (fingerprint, fleet)).fetchone()
+        machine, _, stream = fingerprint.partition(":")
+        # A search of the index: GLOB would be compiled again for each pattern.
+        which = "BETWEEN ? || ':' AND ? || ';'" if stream == "*" else "IN (?, ? || ':*')"
+        asked = f"SELECT id, stream FROM release WHERE fingerprint {which} AND state <> 'cancelled'"
+        row = self.db.execute(asked, (machine if stream == "*" else fingerprint, machine)).fetchone()
         return row and (int(row[0]), str(row[1]))
 
     def streams(self) -> list[str]:

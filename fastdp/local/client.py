@@ -177,4 +177,4 @@ class Client(Publisher[ClientState]):
         raise StateError("a Client cannot be copied: it would report twice; expected a new one, for another user")
 
     def __reduce__(self) -> NoReturn:
-        raise StateError("a Client cannot be copied or pickled: it would report twice; use save() and load()")
+        raise StateError("a Client cannot be copied or pickled: it would report twice; use keep() and load()")

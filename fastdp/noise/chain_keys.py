@@ -154,54 +154,64 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
+    words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.generic]) -> bytes:
+    """Secret of a step's noise, and the next chain."""
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
+    digest = hashlib.blake2b(header + chain, key=secret, person=b"fastdp step 1")
     for array in inputs:
         digest.update(np.ascontiguousarray(array).data)
-    words = digest.digest()
-    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+    return digest.digest()
 
 
 class StepNoise:
     """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
-        self.keys, self._now, self._chains = keys, list(keys), [""] * len(keys)
+        self.keys, self._digests = keys, [b""] * len(keys)
 
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
         """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""
         for i, *own in zip(rows.tolist(), *inputs, strict=True):
-            self._now[i], self._chains[i] = step_key(self.keys[i], self._chains[i], step, *own)
+            self._digests[i] = _step_digest(self.keys[i].reveal(), self._digests[i][KEY_BYTES:], step, *own)
 
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
         """First draws of each of the streams `rows` in its step: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
-        keys = [self._now[i] for i in rows.tolist()]
+        which: list[int] = rows.tolist()
+
+        def key_of(row: int) -> Key:
+            i = which[row]
+            return self.keys[i]._derived(self._digests[i][:KEY_BYTES])
+
         if isinstance(distribution, GaussianDistribution):
-            for own, key in zip(out, keys, strict=True):
-                gaussian.fill(own, distribution, key, stream)
-        elif len(keys) < FEW or not HAS_AES or distribution.two_words or keys[0].given is not None:
-            for own, key in zip(out, keys, strict=True):
-                sampler.fill(own, distribution, key, stream)
+            for row, own in enumerate(out):
+                gaussian.fill(own, distribution, key_of(row), stream)
+        elif len(which) < FEW or not HAS_AES or distribution.two_words or self.keys[which[0]].given is not None:
+            for row, own in enumerate(out):
+                sampler.fill(own, distribution, key_of(row), stream)
         else:
-            words = _first_words(keys, count, stream)
-            sampler.fill_under(out, distribution, words, keys.__getitem__, stream)
+            sampler.fill_under(out, distribution, self._first_words(which, count, stream), key_of, stream)
         return out
 
-
-def _first_words(keys: Sequence[Key], count: int, stream: StreamId) -> Words:
-    """Words that a stream id begins with under each key, uint64[n, count], by the processor's AES."""
-    for key in keys:
-        if key.drawn is not None:
-            key.drawn.add((key.reveal(), key.member, stream.pack()), 0, count)
-    secrets = np.frombuffer(b"".join([key.reveal() for key in keys]), np.uint64).reshape(-1, CHAIN_WORDS)
-    members = np.array([key.member << BLOCK_BITS for key in keys], ">u8").view(np.uint64)
-    blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
-    words: Words = np.empty((len(keys), len(blocks), 2), np.uint64)
-    aes.encrypt_under(secrets, members, blocks, words)
-    return np.ascontiguousarray(words.reshape(len(keys), -1)[:, :count])
+    def _first_words(self, which: Sequence[int], count: int, stream: StreamId) -> Words:
+        """Words that a stream id begins with under each step's key, uint64[n, count], by the processor's AES."""
+        keys, name = [self.keys[i] for i in which], stream.pack()
+        step_secrets = [self._digests[i][:KEY_BYTES] for i in which]
+        for key, secret in zip(keys, step_secrets, strict=True):
+            if key.drawn is not None:
+                key.drawn.add((secret, key.member, name), 0, count)
+        secrets = np.frombuffer(b"".join(step_secrets), np.uint64).reshape(-1, CHAIN_WORDS)
+        members = np.array([key.member << BLOCK_BITS for key in keys], ">u8").view(np.uint64)
+        blocks = np.array([[name, j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
+        words: Words = np.empty((len(keys), len(blocks), 2), np.uint64)
+        aes.encrypt_under(secrets, members, blocks, words)
+        return np.ascontiguousarray(words.reshape(len(keys), -1)[:, :count])
 
 
 def _check_chain(name: str, chain: object) -> object:

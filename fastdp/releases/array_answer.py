@@ -115,6 +115,10 @@ class ArrayAnswer:
         edges, levels = self._solved[:2]
         return np.repeat(levels * self.scale, edges[1:] - edges[:-1])
 
+    def sums_over(self, first: Indices, last: Indices) -> Floats:
+        """Sums over [first, last): float64[q]."""
+        return self.sums_before(last) - self.sums_before(first)
+
     def sums_before(self, stops: Indices) -> Floats:
         """Sums over [0, stop): float64[q]."""
         return self._before(stops) * self.scale
@@ -153,7 +157,7 @@ class ArrayAnswer:
         ends = np.sort([(part - taken) * (tail - mean) for tail in (least, most)], axis=0)
         # A burst has all of the tail in one place, within the range or outside it, as much as fits.
         most_within, most_beside = lengths * reach, (self.size - lengths) * reach
-        tail, other = (np.clip(room, *loud) for room in (most_within, most_beside))
+        tail, other = (np.clip(room, loud[0], loud[1]) for room in (most_within, most_beside))
         inside = np.minimum(tail, most_within) - part * mean - taken * (tail - mean)
         outside = np.maximum(other - most_beside, 0.0) - part * mean - taken * (other - mean)
         plain = self._before(last, plain=True) - self._before(first, plain=True)

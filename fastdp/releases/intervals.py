@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.kinds import Floats, Indices, Integers
+from fastdp.kinds import Flags, Floats, Indices, Integers
 from fastdp.validation import refusal
 from fastdp_kernels.noise import laplace_sums
 from fastdp_kernels.streams import revision
@@ -122,8 +122,10 @@ class SumNoise:
     epoch: int = 1
     #: Reports: the largest variance of one, in squared steps.
     report_variance: float = 0.0
-    #: `above`, `bound`: Fraction of values that theta's rule leaves above it, 0 if none says so; bound of a value.
+    #: `above`, `slope`, `bound`: Fraction of values that theta's rule leaves above it, 0 if none says so; what a unit
+    #: of theta adds to it; bound of a value.
     above: float = 0.0
+    slope: float = 0.0
     bound: float = math.inf
 
     def draw(self, threshold: float) -> DrawnNoise:
@@ -133,8 +135,18 @@ class SumNoise:
         """Mean of a value beyond these thresholds that is allowed for; `mean`: of a released value."""
         heavy = thresholds / np.maximum(HEAVY * mean, thresholds / MOST_EXCESS)
         sizes = thresholds * np.maximum(heavy, LEAST_EXCESS)
-        excess: Floats = self.above * np.clip(LEAST_EXCESS * (self.bound - thresholds), 0.0, sizes)
+        fraction = np.minimum(self.above + self.slope * thresholds, 1.0)
+        excess: Floats = fraction * np.clip(LEAST_EXCESS * (self.bound - thresholds), 0.0, sizes)
         return excess
+
+
+def saturated(levels: Floats, sure: Floats, lengths: Integers) -> Flags:
+    """Blocks that theta may cut off: surely above half of it, and twice the mean of the first 64th; in thetas."""
+    before = np.cumsum(lengths) - lengths
+    early = before <= lengths.sum() // 64
+    usual = float((levels * lengths)[early].sum()) / max(float(lengths[early].sum()), 1.0)
+    found: Flags = sure > max(0.5, 2.0 * usual)
+    return found
 
 
 @dataclass(frozen=True)

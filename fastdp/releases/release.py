@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,25 +14,17 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.calendar import as_instants
-from fastdp.data.column import as_array, kind_of
 from fastdp.data.frames import FrameSource
-from fastdp.errors import MissingError, ParameterError, StateError
+from fastdp.errors import MissingError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Integers, Values
 from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.record import put
 from fastdp.releases import pictures
 from fastdp.releases.array_answer import ArrayAnswer
-from fastdp.releases.intervals import (
-    DrawnNoise,
-    ErrorBars,
-    SumNoise,
-    correlated_variances,
-    counter_draws,
-    hidden_of_ends,
-    rate_of_blocks,
-    tree_variances,
-)
+from fastdp.releases.intervals import SumNoise
+from fastdp.releases.published_answer import PREFIX_BLOCK, PublishedAnswer, ReleasedNodes, prefix_sums
+from fastdp.releases.queries import as_indices, check_ranges
 from fastdp.releases.revised import RevisedStream
 from fastdp.validation import refusal
 from fastdp_kernels.streams import ranges
@@ -42,35 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 T = TypeVar("T")
-PREFIX_BLOCK = 256
 #: Points of a picture, and characters of a line of its caption.
 MAX_DRAWN, CAPTION = 1_000, 110
-#: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
-MAX_EXPONENT = 300
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedNodes:
-    """Noisy sums of an inconsistent hierarchy's nodes."""
-
-    #: float64[trees, nodes]. In units of the input, leaves first; NaN for incomplete nodes.
-    sums: Floats
-    #: `leaves`, `fan_out`, `levels`, `tree_values`: Shape of a tree, and its number of values.
-    leaves: int
-    fan_out: int
-    levels: int
-    tree_values: int
-
-    def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Sums from the fewest nodes of each range: float64[q] (ToPS section 3)."""
-        out = np.empty(starts.size)
-        ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
-        return out
-
-    def draws(self, starts: Integers, stops: Integers) -> Integers:
-        ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
-        return ones.sum(starts, stops).astype(np.int64)
-
 
 #: Names of streams.
 Ids = Indices | tuple[str, ...]
@@ -147,7 +111,6 @@ class Release:
     online: bool = False
     #: Values as published, from which :attr:`revised` was made.
     _base: Floats | None = None
-    _prefix: dict[int, tuple[Indices, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.ids is None:
@@ -196,7 +159,7 @@ class Release:
         if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
-            return "for true sums, by a model of the part of values beyond the threshold"
+            return "for true sums, by a model: as many values lie beyond the threshold as in the hold-out"
         return "for sums of values clipped to the threshold, not for true ones"
 
     # One stream of many.
@@ -287,22 +250,29 @@ class Release:
 
     def _sums(self, whose: Indices, first: Indices, last: Indices) -> Floats:
         """Sum values, or the nodes and blocks that answer in their place."""
-        told = not self.online
+        if self.ids is None:
+            return self._reading.sums_over(first, last)
         if self.nodes is not None:
-            before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
+            before = self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
-        if told and self.ids is not None and (self.revisions or self.answers or self.block > 1):
+        if not self.online and (self.revisions or self.answers or self.block > 1):
             return self._each(whose, first, last, Release._sums)[0]
-        if self.answer is not None:
-            return self.answer.sums_before(last) - self.answer.sums_before(first)
-        if told and self.revision is not None:
-            return self.revision.sums_before(last) - self.revision.sums_before(first)
-        if told and self.block > 1:
-            return self._spread_before(last) - self._spread_before(first)
+        at, prefix = self._prefix
         out = np.empty(first.size)
-        at, prefix = self._block_prefix(PREFIX_BLOCK)
         ranges.sum_ranges(self.values, self.borders, prefix, at, PREFIX_BLOCK, whose, first, last, out)
         return out
+
+    @cached_property
+    def _prefix(self) -> tuple[Indices, Floats]:
+        return prefix_sums(self.values, self.borders, PREFIX_BLOCK)
+
+    @cached_property
+    def _reading(self) -> ArrayAnswer | PublishedAnswer:
+        """The answers of one stream."""
+        if self.answer is not None:
+            return self.answer
+        base = self.values if self._base is None else self._base
+        return PublishedAnswer(base, self.threshold, self.block, self.nodes, self.revision, self.noise, self.online)
 
     @validation.plain
     def interval(
@@ -331,29 +301,7 @@ class Release:
         if self.ids is not None:
             low, high = self._each(whose, first, last, lambda one, *asked: one._interval(*asked, confidence), 2)
             return low, high
-        if self.answer is not None:
-            return self.answer.interval(first, last, confidence)
-        if shift := self._shift:
-            low, high = self._scaled(-shift)._interval(whose, first, last, confidence)
-            return np.ldexp(low, shift), np.ldexp(high, shift)
-        bars, answers = self._error_bars(first, last), self._sums(whose, first, last)
-        half = bars.half_widths(confidence)
-        low, high = bars.centre - half, bars.centre + half
-        if not self.online and self.noise is not None and self.noise.bounded:
-            low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
-        if self.noise is not None and self.noise.above:
-            # Taken for exponential.
-            high = high - math.log1p(-confidence) * self._excess(self.noise, first, last)
-        return np.minimum(low, answers), np.maximum(high, answers)
-
-    def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
-        """Estimate the sum of values beyond theta."""
-        if self.revision is not None:
-            return self.revision.excess(noise, first, last)
-        count = self.values.size
-        whole = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([count])
-        mean = replace(self, values=self._published, online=True)._sums(*whole)[0] / max(count, 1)
-        return (last - first) * noise.excess(self.threshold, mean)
+        return self._reading.interval(first, last, confidence)
 
     @validation.plain
     def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
@@ -363,13 +311,7 @@ class Release:
     def _std_error(self, whose: Indices, first: Indices, last: Indices) -> Floats:
         if self.ids is not None:
             return self._each(whose, first, last, Release._std_error)[0]
-        if self.answer is not None:
-            return self.answer.std_error(first, last)
-        if shift := self._shift:
-            errors: Floats = np.ldexp(self._scaled(-shift)._std_error(whose, first, last), shift)
-            return errors
-        bars = self._error_bars(first, last)
-        return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last) - bars.centre)
+        return self._reading.std_error(first, last)
 
     def _each(
         self, whose: Indices, first: Indices, last: Indices, answer: Callable[..., Any], count: int = 1
@@ -512,76 +454,6 @@ class Release:
 
         writing.write(self, path, columns=columns, overwrite=overwrite)
 
-    @property
-    def _shift(self) -> int:
-        exponent = math.frexp(self.threshold)[1]
-        return exponent if abs(exponent) > MAX_EXPONENT else 0
-
-    def _scaled(self, shift: int) -> Release:
-        """Multiply the release by 2^`shift`."""
-        factor = math.ldexp(1.0, shift)
-        return replace(
-            self,
-            values=self.values * factor,
-            thresholds=self.thresholds * factor,
-            nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
-            revisions=tuple(replace(revision, threshold=revision.threshold * factor) for revision in self.revisions),
-            noise=self.noise
-            and replace(self.noise, resolution=self.noise.resolution * factor, bound=self.noise.bound * factor),
-            _base=None if self._base is None else self._base * factor,
-            _prefix={},
-        )
-
-    def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Describe noise and prediction errors of each sum, by kind of noise."""
-        noise = self.noise
-        if noise is None:
-            raise StateError(
-                "this release does not state its noise, because its threshold was renewed or its perturber is not "
-                "fastdp's: expected a release with one threshold, for intervals and standard errors"
-            )
-        if self.revision is not None:
-            return self.revision.error_bars(noise, first, last)
-        draw, resolution = noise.draw(self.threshold), noise.resolution
-        if self.nodes is not None:
-            return ErrorBars(self.nodes.sum(first, last), draw, resolution, self.nodes.draws(first, last))
-        if noise.kind == "reports":
-            model: Floats = np.multiply(last - first, noise.report_variance * resolution**2)
-            return ErrorBars(self.sum(first, last), DrawnNoise(1.0), 1.0, np.zeros_like(first), 1.0, model, width=1.0)
-        if noise.kind == "counter":
-            return ErrorBars(self.sum(first, last), draw, resolution, counter_draws(first, last))
-        if noise.kind == "correlated":
-            # Each value's noise is rounded by half a step: at most so much in a sum (Cauchy and Schwarz).
-            rounded = 1.0 + np.sqrt(np.minimum(last, noise.epoch)) / float(draw.scale)
-            weight = np.sqrt(correlated_variances(noise, first, last)) * rounded
-            return ErrorBars(self.sum(first, last), draw, resolution, (last > first).astype(np.int64), weight)
-        edges, rates, beyond = self._hidden
-        model, inside, squares = hidden_of_ends(first, last, edges, rates)
-        centre = self._spread_before(last) - self._spread_before(first)
-        model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * beyond
-        if noise.kind == "blocks":
-            drawn = draw.variance * resolution**2
-            return ErrorBars(centre, draw, resolution, inside, 1.0, model + squares * drawn)
-        closed = edges.size - 1
-        variances = tree_variances(noise, *(np.minimum(index / self.block, closed) for index in (first, last)))
-        # A weighted sum of nodes, bounded by that of fewer draws of one weight.
-        draws = np.where(variances > 0.0, np.maximum(np.floor(variances + 1e-9), 1.0), 0.0)
-        weight = np.sqrt(variances / np.maximum(draws, 1.0))
-        return ErrorBars(centre, draw, resolution, draws.astype(np.int64), weight, model)
-
-    @cached_property
-    def _hidden(self) -> tuple[Integers, Floats, float]:
-        """Return block edges, how far values vary within each block, and in the open one."""
-        _, prefix = self._block_prefix(self.block)
-        edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
-        if self.block == 1 or self.noise is None:
-            return edges, np.zeros(prefix.size), 0.0
-        rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
-        drawn = self.noise.draw(self.threshold).variance * self.noise.resolution**2
-        # The prediction is a released mean, or half of theta before there is one.
-        beyond = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
-        return edges, np.full(prefix.size, rate), beyond
-
     def with_season(self, period: float) -> Self:
         """Release with answers for a stream that repeats, if released sums show it.  Post-processing.
 
@@ -617,9 +489,8 @@ class Release:
             self,
             revisions=tuple(replace(one, season=season) for one in self.revisions),
             answers=tuple(replace(one, season=season) for one in self.answers),
-            _prefix={},
         )
-        return made if self.online else replace(made, values=made._told, _prefix={})
+        return made if self.online else replace(made, values=made._told)
 
     @property
     def revised(self) -> Self:
@@ -631,21 +502,11 @@ class Release:
         return replace(self, values=values, online=False, _base=self.values)
 
     @property
-    def _published(self) -> Floats:
-        return self.values if self._base is None else self._base
-
-    @property
     def _told(self) -> Floats:
         """The values as all that was released tells them: float64[n]."""
         if self.ids is not None:
             return np.concatenate([np.empty(0), *(one._told for one in self)])
-        if self.answer is not None:
-            return self.answer.values
-        if self.revision is not None:
-            return self.revision.values(self.values.size)
-        if self.block == 1:
-            return self.values
-        return np.diff(self._spread_before(np.arange(self.values.size + 1)))
+        return self._reading.values
 
     @property
     def frame(self) -> Any:
@@ -669,52 +530,8 @@ class Release:
             )
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
-    def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
-        """Sum values up to each multiple of `block`, once."""
-        sums = self._prefix.get(block)
-        if sums is None:
-            at: Indices = np.zeros(self.borders.size, np.int64)
-            np.cumsum(np.diff(self.borders) // block + 1, out=at[1:])
-            sums = self._prefix[block] = at, np.empty(int(at[-1]))
-            ranges.prefix_blocks(self._published, self.borders, block, *sums)
-        return sums
-
-    def _spread_before(self, stops: Integers) -> Floats:
-        """Sum up to each stop, with block means in place of values."""
-        _, prefix = self._block_prefix(self.block)
-        closed = prefix.size - 1
-        j, rest = np.divmod(stops, self.block)
-        # The block left open at the end still holds its predictions, which are all equal.
-        tail = self._published[closed * self.block] if closed * self.block < self.values.size else 0.0
-        means = np.append(np.diff(prefix) / self.block, tail)
-        sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
-        return sums
-
 
 def preview(values: Floats) -> str:
     """First values and the last, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
-
-
-def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
-    """ParameterError unless 0 <= first <= last <= lengths."""
-    wrong = np.flatnonzero((first < 0) | (last > lengths) | (first > last))
-    if wrong.size:
-        k = int(wrong[0])
-        raise ParameterError(
-            f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {lengths[k]}"
-        )
-
-
-def as_indices(name: str, values: object) -> Integers:
-    """Convert `values` to one row of integers, int64[q]; ParameterError about `name` if they are none."""
-    row = as_array(values)
-    if row is None:
-        raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")
-    array = np.atleast_1d(row)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise ParameterError(
-            f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected whole numbers, one row"
-        )
-    return np.ascontiguousarray(array, dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdp.kinds import Floats, Indices, Integers, Records
-from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
+from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends, saturated
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
@@ -249,6 +249,9 @@ class RevisedStream:
         # Where theta has risen it follows the stream late.
         mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
         rates = noise.excess(self.thetas, mean) * self.thetas / self.threshold
+        levels = self.means / self.thetas[:-1]
+        cut = np.append(saturated(levels, levels, np.diff(self.edges)), False)
+        rates[cut] = np.maximum(rates, np.append(levels, 0.0) * (noise.bound - self.thetas))[cut]
         sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * np.diff(self.edges))])
 
         def before(index: Integers) -> Floats:

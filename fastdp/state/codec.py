@@ -216,13 +216,6 @@ def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any
     return value
 
 
-@typing.runtime_checkable
-class Described(typing.Protocol):
-    """Component with plain values for ``from_description``."""
-
-    def describe(self) -> Json: ...
-
-
 def describe_part(part: object, known: Parts) -> JsonValue:
     """Plain value of a parameter, components by name, rule, parameters; StateError for an unknown one."""
     if part is None or isinstance(part, (bool, int, float, str)):
@@ -233,8 +226,9 @@ def describe_part(part: object, known: Parts) -> JsonValue:
     if known.get(name) is not type(part):
         raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(known))}")
     named = {"name": name, "rule": rule_of(part)}
-    if isinstance(part, Described):
-        return {**named, **part.describe()}
+    own = getattr(part, "describe", None)
+    if own is not None:
+        return {**named, **own()}
     fields = dataclasses.fields(part)  # type: ignore[arg-type]
     return {**named, **values_of(part, *(each.name for each in fields if each.init))}
 

@@ -37,7 +37,7 @@ AnyMachine: TypeAlias = Any
 #: Public numbers only: thresholds, counts of values and blocks, paths.
 LOG = logging.getLogger("fastdp")
 
-# The files of one publisher: the one that it keeps, as a journal, and those that it saved or was loaded from.
+# The file that a publisher keeps, as a journal.
 
 #: A batch as its fingerprint takes it.
 Chunk = Array
@@ -89,33 +89,27 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """Files of one publisher, and the state in which it left each.
+    """The file that a publisher keeps, and the state in which it left it.
 
     `kept`: the file written before outputs return; `last`: packed state recorded last.
     """
 
-    def __init__(
-        self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None, *, kept: bool = False
-    ) -> None:
-        #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`).
+    def __init__(self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None) -> None:
+        #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`), also by a `keep` that failed.
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
-        self.kept = file if kept else None
-        self.last = last
+        self.kept, self.last = file, last
         #: Of the kept file: whether records may be appended to it, how many there are, its bytes,
         #: those of a state with a log that it begins with, and its largest content besides a log.
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
-    def keeps(self, file: StateFile) -> bool:
-        if self.kept is None or self.kept.real != file.real:
+    def is_current(self, file: StateFile, consumed: int) -> bool:
+        """True for the kept file with this state; StateError for another key, or if another process wrote it."""
+        if self.kept is None:
             return False
         if file.seal.key != self.kept.seal.key:
-            file.seal.require_protection(self._stamps[file.real][: HEADER.size], file.name)
+            file.seal.require_protection(self._stamps.get(file.real, b"")[: HEADER.size], file.name)
             raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
-        return True
-
-    def is_current(self, file: StateFile, consumed: int) -> bool:
-        """True for the kept file with this state; StateError if another process wrote it."""
-        if not self.keeps(file) or self.last is None or self.last["n_seen"] != consumed:
+        if self.last is None or self.last["n_seen"] != consumed:
             return False
         with file.locked():
             self._found(file)
@@ -125,23 +119,20 @@ class Journal:
         """Replace `file` by one complete state; batches are appended to a kept file by :meth:`record`."""
         payload = codec.encode(content)
         with file.locked():
-            known, kept = self._found(file), content["home"] is not None
-            if kept:
-                # Until the folder is synced too, the next record is a complete file.
-                self._appends = False
+            known = self._found(file)
+            # Until the folder is synced too, the next record is a complete file.
+            self._appends = False
             file.write(payload, known)
-            if kept:
-                # The file may be ahead of the publisher now, so that a save must not leave it alone.
-                self.last = None
+            # The file may be ahead of the publisher now, so that a further call must not leave it alone.
+            self.last = None
             stamp = file.stamp()
             assert stamp is not None  # noqa: S101 - it was just written, under the lock
             self._stamps[file.real] = stamp
             file.sync_folder()
-            if kept:
-                self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
-                self._whole = self._end if "log" in content else 0
-                self._base = len(payload) - _size_of(content.get("log", ()))
-                self.last, self._appends = content["now"], True
+            self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
+            self._whole = self._end if "log" in content else 0
+            self._base = len(payload) - _size_of(content.get("log", ()))
+            self.last, self._appends = content["now"], True
 
     def record(
         self,
@@ -414,7 +405,7 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         state : bytes
-            Of :meth:`to_bytes`, or of a saved file.
+            Of :meth:`to_bytes`.
         key : 32 bytes or passphrase, optional
             As given there.
         moved : bool
@@ -430,7 +421,7 @@ class Publisher(Generic[S]):
         content = content_of(Seal(key).open(bytes(state), "state").frames, "state")
         if content["home"] is not None and not moved:
             raise StateError(
-                "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() or save() "
+                "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() "
                 f"(if it does not: {argument(moved=True)})"
             )
         return cls._from_content(content, "state", replay=False, own=own)
@@ -438,13 +429,15 @@ class Publisher(Generic[S]):
     # State files.
 
     @single_caller
-    def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """Write :meth:`to_bytes` to a file, once; :meth:`keep` also prevents reuse of its noise on other values.
+    def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
+        """From now on, record the state in a file before a call returns (write-ahead).
+
+        If a write fails, the call raises and consumes nothing.  A second path is refused.
 
         Parameters
         ----------
         path : path
-            New, or a file of this publisher; replaced atomically, owner-only.
+            New, or the file of this publisher; replaced atomically, owner-only.
         key : 32 bytes or passphrase, optional
             As for :meth:`to_bytes`.
 
@@ -454,25 +447,17 @@ class Publisher(Generic[S]):
             If the file is another publisher's, cannot be written, or is kept under another key.
         """
         file = StateFile(path, key)
-        self._refuse_replay("save")
-        self._write(file, kept=self._journal.keeps(file))
-
-    @single_caller
-    def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
-
-        If a write fails, the call raises and consumes nothing.  A second path is refused.
-        """
-        file = StateFile(path, key)
         self._refuse_replay("keep")
         kept = self._journal.kept
-        if kept is not None and not self._journal.keeps(file):
+        if kept is not None and kept.real != file.real:
             raise StateError(
                 f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(kept.path)!r}: expected "
                 f"that path (to change it, stop, move the file, and load it with {argument(moved=True)})"
             )
         try:
-            self._write(file, kept=True)
+            # A current file is left alone: written again, it would lose the last call.
+            if not self._journal.is_current(file, self._machine.consumed(self._state)):
+                self._journal.write_state(file, self._content(file.real))
         except BaseException as error:
             # A file that says that it is kept must stay kept, and an interrupt may have left one.
             self._journal.kept = kept if isinstance(error, Exception) else file
@@ -481,11 +466,6 @@ class Publisher(Generic[S]):
         LOG.info(
             "%s: state kept in %s, %d consumed", self._written_as, file.name, self._machine.consumed(self._state)
         )
-
-    def _write(self, file: StateFile, *, kept: bool) -> None:
-        # A current file is left alone: written again, it would lose the last call.
-        if not self._journal.is_current(file, self._machine.consumed(self._state)):
-            self._journal.write_state(file, self._content(file.real if kept else None))
 
     @classmethod
     @validation.plain
@@ -498,12 +478,12 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """Publisher that continues from a saved one; from a kept file, it keeps that file too.
+        """Publisher that continues from a kept file, and keeps it too.
 
         Parameters
         ----------
         path, key
-            As given to :meth:`save` or :meth:`keep`.
+            As given to :meth:`keep`.
         replay : bool
             True: repeat the last recorded call, whose outputs were lost, with the same values in one call; others are
             refused.
@@ -515,20 +495,22 @@ class Publisher(Generic[S]):
         Raises
         ------
         StateError
-            As :meth:`from_bytes`; also for a missing file or a copy.
+            As :meth:`from_bytes`; also for a missing file, a copy, or bytes of :meth:`to_bytes`.
         """
         file = StateFile(path, key)
         content, stamp = read_file(file)
         publisher = cls._from_content(content, file.name, replay=replay, own=own)
         home = content["home"]
-        if home not in (None, repr(file.real)) and not moved:
+        if home is None:
+            raise StateError(f"{file.name} holds bytes of to_bytes(): expected a kept file; from_bytes reads it")
+        if home != repr(file.real) and not moved:
             raise StateError(
                 f"{file.name} is a copy of {home}, where it was kept: expected it there, "
                 "because two copies would publish two streams under one noise (if it was moved here: "
                 f"{argument(moved=True)})"
             )
         saved = content["before" if replay else "now"]
-        publisher._journal = Journal(file, stamp, saved, kept=home is not None)
+        publisher._journal = Journal(file, stamp, saved)
         return publisher
 
     @classmethod

@@ -137,7 +137,7 @@ class AdaptiveBlocks:
             yield self._law_of(rows, int(which[calls[0]])), calls
             return
         mine = which[calls]
-        numbers = rows["theta_steps"][mine].astype(np.float64)
+        numbers = rows["theta_steps"][mine]
         if self.rises or self._groups:
             numbers = numbers + 1j * np.copysign(rows["unit"][mine], 0.5 - (rows["group"][mine] > 0.0))
         if (numbers == numbers[0]).all():
@@ -153,10 +153,10 @@ class AdaptiveBlocks:
 
     def columns(self, count: int) -> Streams:
         """State of `count` streams before their first values, without choosers."""
-        waves = np.zeros(0 if self.perturber.season is None else count, seasons.SEASON)
-        return Streams(
-            new_rows(count, ADAPTIVE_ROW), [None] * count, scales=np.zeros((count, BY_SCALE, 0)), season=waves
-        )
+        waves = new_rows(0 if self.perturber.season is None else count, seasons.SEASON)
+        # One stream has all scales at once, as it would return from the kernel for more of them.
+        scales = np.zeros((count, BY_SCALE, block_lengths.SCALES if count == 1 else 0))
+        return Streams(new_rows(count, ADAPTIVE_ROW), [None] * count, scales=scales, season=waves)
 
     def open(self, state: Streams, which: Indices, thetas: Floats, keys: RowKeys) -> Streams:
         """Start publishing with these thresholds."""

@@ -308,7 +308,8 @@ class ArrayRule:
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         key = self._key
-        (answer,) = self.answers([as_floats(column)], [name], self.noise_of(key))
+        noise = StepNoise([key.within("values", self.size)])
+        (answer,) = self.answers([as_floats(column)], [name], noise)
         made = answer.values
         made.flags.writeable = False
         return Release(
@@ -325,9 +326,17 @@ class ArrayRule:
         """Key of this composition under a secret."""
         return secret.bound(self._encoding) if secret.binding is Binding.ROOT else secret
 
-    def noise_of(self, *keys: Key) -> StepNoise:
-        """Noise of arrays under keys of this composition."""
-        return StepNoise([key.within("values", self.size) for key in keys])
+    def noise_of(self, secret: Key, streams: Sequence[int | str]) -> StepNoise:
+        """Noise of streams under a secret, by number or name; numbers share a derivation."""
+        numbered = self.key_of(secret).within("values", self.size)
+        return StepNoise(
+            [
+                numbered.of_stream(stream)
+                if isinstance(stream, int)
+                else self.key_of(secret.of_stream(stream)).within("values", self.size)
+                for stream in streams
+            ]
+        )
 
     @cached_property
     def _encoding(self) -> bytes:

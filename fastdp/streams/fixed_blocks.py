@@ -23,7 +23,7 @@ from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
-from fastdp.releases.release import ReleasedNodes
+from fastdp.releases.published_answer import ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means, start_rows, step_rows
 from fastdp.streams.state import NamedKeys, RowKeys, RowValues, Streams, new_rows

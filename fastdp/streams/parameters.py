@@ -38,7 +38,7 @@ from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, Threshold, ThresholdTask, renewals
-from fastdp.thresholds.base import DEFAULT_HOLDOUT, as_rule
+from fastdp.thresholds.base import DEFAULT_HOLDOUT, TailRule, as_rule
 from fastdp.thresholds.renewals import Renewal
 from fastdp.validation import refusal
 
@@ -275,8 +275,10 @@ class StreamParameters:
     def noise_and_fraction_above(self) -> SumNoise | None:
         if self.noise is None or self.bound is None:
             return self.noise
-        fraction = self.threshold.fraction_above(self.task) if isinstance(self.threshold, ScaleFree) else 0.0
-        return replace(self.noise, above=fraction, bound=self.grid.bound)
+        if not isinstance(self.threshold, TailRule):
+            return replace(self.noise, bound=self.grid.bound)
+        fraction, slope = self.threshold.fraction_above(self.task)
+        return replace(self.noise, above=fraction, slope=slope, bound=self.grid.bound)
 
     @cached_property
     def task(self) -> ThresholdTask:

@@ -249,7 +249,7 @@ def release_many(
         values, starts = rows.take(which, 0)
         # Rows of one array lie in it as they are; others come alone.
         floats = [as_floats(values[start : start + size]) for start in starts.tolist()]
-        noise = rules[size].noise_of(*(rules[size].key_of(secret.of_stream(given[i])) for i in indices))
+        noise = rules[size].noise_of(secret, [given[i] for i in indices])
         answers = rules[size].answers(floats, [f"streams[{i}]" for i in indices], noise)
         for i, answer in zip(indices, answers, strict=True):
             made[i], released[borders[i] : borders[i + 1]] = answer, answer.values

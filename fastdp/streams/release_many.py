@@ -11,21 +11,21 @@ import numpy as np
 
 from fastdp.data.column import as_floats, check_size
 from fastdp.data.frames import StreamRows, Streams
-from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
-from fastdp.releases.release import Ids, Release, ReleasedNodes
+from fastdp.releases.published_answer import ReleasedNodes
+from fastdp.releases.release import Ids, Release
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.fixed_blocks import BATCH_WORDS
+from fastdp.streams.holdout import choose_thetas
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.state import RowKeys, RowValues
 from fastdp.streams.state import Streams as States
-from fastdp.streams.stream_machine import AT_BOUND, NotFiniteError, Schedule
-from fastdp.thresholds import Chooser
-from fastdp.thresholds.base import RowChooser, held_out
+from fastdp.streams.stream_machine import NotFiniteError, Schedule
+from fastdp.thresholds.base import RowChooser
 from fastdp.validation import refusal
 from fastdp_kernels.streams import fixed_pass
 
@@ -233,26 +233,6 @@ class RowPass:
         words = trees * (plan.nodes if plan.levels > 1 else min(closed, plan.leaves))
         words += width + (2 * closed if plan.block > 1 else 0)
         return max(1, min(self.sizes.words // max(words, 1), self.sizes.values // count))
-
-
-def choose_thetas(
-    chooser: Chooser, holdout: int, values: Floats, starts: Indices, which: Indices, keys: RowKeys
-) -> Floats:
-    """Choose theta of each of the streams `which` from the hold-out at `starts[i]`; `chooser` stays empty."""
-    same = starts.size and (starts == starts[0]).all()
-    if keys.numbers is not None and isinstance(chooser, RowChooser):
-        histograms = chooser.histograms(values, starts[:1] if same else starts)
-        return chooser.choose_rows(histograms, keys.key, keys.numbers[which])
-    thetas, one, collected = np.empty(which.size), chooser, np.empty(0, np.int64)
-    for row, (start, stream) in enumerate(zip(starts.tolist(), which.tolist(), strict=True)):
-        if row == 0 or not same:
-            one = chooser.copy()
-            one.observe(values[start : start + holdout])
-            collected = one.pack()
-        thetas[row] = one.choose(held_out(keys.of(stream), collected))
-        if getattr(one, "unresolved", False):
-            warn(AT_BOUND.format(thetas[row], argument(threshold=50.0)), AccuracyWarning)
-    return thetas
 
 
 def borders_of(counts: Indices) -> Indices:

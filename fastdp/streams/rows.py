@@ -128,7 +128,7 @@ class StreamRows(Rows):
         fixed = isinstance(self._pipeline, FixedBlocks) and not self._pipeline.is_bound
         width = self._pipeline.plan.tree_blocks if fixed else 0
         self._kind, numbers, season = first.rows.dtype, _as_numbers(first.rows), _as_numbers(first.season)
-        columns = numbers, first.smoother, first.correlated, first.scales, season
+        columns = numbers, first.smoother, first.correlated, first.scales[:, :, :0], season
         trees = NO_ROWS, np.empty((0, 1, width), np.int64)
         secrets: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
         super().__init__(key, *(column[:0] for column in columns), *trees, np.empty(0, object), NO_ROWS, secrets)

@@ -17,17 +17,18 @@ from fastdp.kinds import Array, Flags, Floats, Json, Records
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.published_answer import ReleasedNodes
+from fastdp.releases.release import Release
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed, reach_of, singles_of
 from fastdp.streams.fixed_blocks import HALF, FixedBlocks, next_chain
+from fastdp.streams.holdout import choose_theta
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.state import NO_FLOATS, ZERO, RowKeys, RowValues, Streams
 from fastdp.thresholds import Chooser
-from fastdp.thresholds.base import held_out
 from fastdp_kernels.streams.adaptive_pass import ADAPTIVE_ROW
 
 Pipeline = FixedBlocks | AdaptiveBlocks
@@ -35,11 +36,6 @@ FAR_BELOW = (
     "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
     "although they are clipped to it; expected {}a larger threshold that is known publicly ({}), unless values "
     "hardly differ"
-)
-AT_BOUND = (
-    "threshold: the hold-out does not show that one below the bound cuts off little, so it is the bound, {:g}, and "
-    "noise is at its largest; expected a longer hold-out, fewer zeros, a larger epsilon, or a threshold known "
-    "publicly ({})"
 )
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
@@ -143,8 +139,8 @@ class Schedule(Machine[Streams]):
                 return *self._take(state.copied(), as_floats(values), keys, into), into
 
     def _take(self, state: Streams, values: Array, keys: RowKeys, into: Closed | None) -> tuple[Streams, Floats]:
-        size = values.size
-        skipped = min(size, max(0, self.composition.holdout - int(state.rows["n_seen"][0])))
+        size, holdout = values.size, self.composition.holdout
+        skipped = min(size, max(0, holdout - int(state.rows["n_seen"][0]))) if holdout else 0
         published = np.empty(size - skipped)
         call = values, ZERO, np.array((size,)), ZERO, published, np.array((-skipped,))
         return self.take(state, record(RowValues, call), keys, into), published
@@ -227,9 +223,7 @@ class Schedule(Machine[Streams]):
     def _choose(self, state: Streams, i: int, keys: RowKeys) -> Streams:
         chooser, cycle, key = _chooser_of(state, i), int(state.rows["cycle"][i]), keys.of(i)
         secret = key.derive("threshold", cycle) if cycle else key
-        theta = chooser.choose(held_out(secret, chooser.pack()))
-        if getattr(chooser, "unresolved", False):
-            warn(AT_BOUND.format(theta, argument(threshold=50.0)), AccuracyWarning)
+        theta = choose_theta(chooser, secret)
         state = self.pipeline(keys.key).open(state, np.array((i,)), np.array((theta,)), keys)
         return _with_chooser(state, i, self.chooser_for(state.rows[i]))
 

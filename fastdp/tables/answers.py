@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from scipy import special
 
 from fastdp.kinds import Floats, Integers
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.calendar_basis import CalendarFit
 from fastdp.tables.consistent import (
     Consistent,
     Level,
@@ -50,7 +52,7 @@ class Answers:
         #: True for plans: no row is dropped.
         self.planned = planned
         self.normal = float(special.ndtri(0.5 + confidence / 2.0))
-        self._fits: dict[int, Consistent] = {}
+        self._fits: dict[int, Consistent | CalendarFit] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[str, list[Floats]] = {}
         self._loud: dict[str, list[Floats]] = {}
@@ -114,7 +116,11 @@ class Answers:
             raise KeyError(f"{name} of {column!r} was not released: a statistic needs it, but does not say so")
         return found
 
-    def fit(self, i: int) -> Consistent:
+    def fit(self, i: int) -> Consistent | CalendarFit:
+        if i not in self._fits and (basis := self.released.shares.plan.basis) is not None:
+            cells, left = self.released.sums[0], self.released.residuals[i]
+            norm = left.value, left.value + one_sided(self.confidence) * math.sqrt(left.variance)
+            self._fits[i] = CalendarFit(basis, cells.steps[i], cells.noise[i], norm, self.released.parents)
         if i not in self._fits:
             measured: list[tuple[Level, Floats, Variance]] = [
                 (each.level, each.steps[i].astype(np.float64), each.noise[i].variance) for each in self.released.sums
@@ -132,7 +138,7 @@ class Answers:
         if i not in self._revisions:
             edges, zone = self.released.edges, self.released.time_zone
             patterns = local_patterns(edges, zone) if self.released.every is not None else []
-            self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
+            self._revisions[i] = revise(cast("Consistent", self.fit(i)), self.released.parents, patterns)
         return self._revisions[i]
 
     def forget_revisions(self) -> None:
@@ -190,7 +196,8 @@ class Answers:
         """Values of the cells in units of the input, and their variance."""
         i, leaf = self.index(name, column), len(self.released.parents)
         resolution, fit = self.released.quantities[i].resolution, self.fit(i)
-        variance = fit.variances(leaf, np.ones(1, np.int64)) * resolution**2
+        some = starts if isinstance(fit, CalendarFit) else starts[:1]
+        variance = fit.variances(leaf, some, some + 1) * resolution**2
         return fit.sums(leaf, starts, starts + 1) * resolution, float(np.mean(variance)) if variance.size else 0.0
 
 
@@ -289,7 +296,9 @@ class View:
     def sum(self, name: str, column: str = ROWS) -> Estimate:
         i = self.answers.index(name, column)
         exact = self._exact(i)
-        if not (self.revised and exact.value.size) or self.released.begins is not None:
+        # Numbers of a calendar are all windows' already.
+        of_all = self.released.begins is None and self.released.shares.plan.basis is None
+        if not (self.revised and exact.value.size and of_all):
             return exact
         revised, resolution = self.answers.revision(i), self.released.quantities[i].resolution
         value = revised.sums(self.depth, self.starts, self.stops) * resolution
@@ -301,8 +310,9 @@ class View:
     def _exact(self, i: int) -> Estimate:
         released, depth, lengths = self.released, self.depth, self.stops - self.starts
         fit, quantity, noise = self.answers.fit(i), released.quantities[i], released.sums[0].noise[i]
-        sums, variance = fit.sums(depth, self.starts, self.stops), fit.variances(depth, lengths)
-        if len(released.sums) == 1:
+        given = depth, self.starts, self.stops
+        sums, variance = fit.sums(*given), fit.variances(*given)
+        if isinstance(fit, Consistent) and len(released.sums) == 1:
             draws = (lengths[:, None] * self.answers.leaves[depth]).astype(np.int64)
             half = noise.quantiles(draws.ravel(), self.confidence).reshape(draws.shape)
         else:
@@ -310,6 +320,10 @@ class View:
             one = float(noise.quantiles(np.ones(1, np.int64), self.confidence)[0]) - 1.0
             longest = one / np.sqrt(noise.variance) if noise.variance > 0.0 else 0.0
             half = np.sqrt(variance) * max(longest, self.normal) + 1.0
+        if isinstance(fit, CalendarFit):
+            # What no column holds, as if it were normal: windows and ranges are covered on average.
+            usual, most = fit.errors(*given)
+            variance, half = variance + usual**2, np.hypot(half, self.normal * most)
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums + side * half) * quantity.resolution for side in (-1, 1))
         if released.selection is not None and quantity.name == "count" and depth == len(released.parents):

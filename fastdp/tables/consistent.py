@@ -54,9 +54,10 @@ class Consistent:
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
         return range_sums(self.values[depth], starts, stops)
 
-    def variances(self, depth: int, lengths: Integers) -> Floats:
-        share = lengths[:, None] / max(1, self.windows)
-        out: Floats = lengths[:, None] * (1.0 - share) * self.spread[depth] + share**2 * self.total[depth]
+    def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
+        lengths = (stops - starts)[:, None]
+        share = lengths / max(1, self.windows)
+        out: Floats = lengths * (1.0 - share) * self.spread[depth] + share**2 * self.total[depth]
         return out
 
 
@@ -352,7 +353,7 @@ def block_parts(windows: int, begin: int, end: int) -> Floats:
     return np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
 
 
-def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
+def local_times(instants: Integers, zone: tzinfo | None) -> Integers:
     """Clock times of rising instants, int64[n]: the offset is looked up at the ends of each day."""
     if zone is None or not instants.size:
         return instants
@@ -383,7 +384,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
         return []
     zone = zone_of(time_zone)
-    local = _local_times(edges[:-1], zone)
+    local = local_times(edges[:-1], zone)
     days = np.floor_divide(local, DAY)
     # 1970 began on a Thursday.
     weekday = (days + 3) % 7

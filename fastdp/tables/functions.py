@@ -14,6 +14,7 @@ from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
 from fastdp.tables.arguments import PrivateKeys, Value, keys_of, names_of
+from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MOST_ROWS, TablePlan, column_plans
 from fastdp.tables.quantities import ROWS
 from fastdp.tables.release import TableRelease
@@ -78,6 +79,7 @@ def make_shares(
             raise ParameterError(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
+    plan.check_basis()
     if plan.contributions > epsilon * MAX_ROWS:
         least = f"at least {plan.contributions / MAX_ROWS:.2g}: noise of {plan.contributions / epsilon:.2g} rows"
         raise refusal("epsilon", epsilon, f"{least} hides any table")
@@ -88,6 +90,8 @@ def make_shares(
         widest = shares_of(replace(plan, chosen_rows=MOST_ROWS))
         widest.check_sums()
     widest.check_helpers()
+    if first is not None and last is not None and plan.asks_calendar:
+        with_path(shares.settled(first, last, *(max(1, len(rows)) for _ in range(len(named) + 1))))
     return shares
 
 
@@ -103,6 +107,7 @@ def check_online(plan: TablePlan) -> None:
         raise refusal(
             "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"
         )
+    replace(plan, online=True).check_basis()
     if plan.has_others:
         raise refusal("others", True, "False online, where a key may appear later")
     if not plan.bounds_rows:

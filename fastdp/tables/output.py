@@ -16,6 +16,7 @@ from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.state.atomic_files import described_file
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
+from fastdp.tables.promise import path_taken
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import Statistic
 from fastdp.tables.tails import Tail
@@ -147,8 +148,16 @@ def metadata(released: Released, answers: Answers, depth: int) -> Json:
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
         "dropped_rows": None if rows is None else rows.share,
         "missing": [text for name, text in described(released, answers, depth) if name in ("missing", "far")],
+        **({} if released.shares.plan.basis is None else {"basis": _calendar(released)}),
         "guarantee": released.guarantee.to_dict(),
     }
+
+
+def _calendar(released: Released) -> Json:
+    basis, sums = released.shares.plan.basis, released.quantities
+    assert basis is not None  # noqa: S101 - called with one
+    left = [number.value * q.resolution for q, number in zip(sums, released.residuals, strict=True)]
+    return {"numbers": basis.size, "left": left, "text": path_taken(released.shares)}
 
 
 def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
@@ -202,6 +211,8 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
             found.append(("far", far if len(released.tails) == 1 else f"{column}: {far}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
+    if released.shares.plan.basis is not None:
+        found.append(("basis", f"{path_taken(released.shares)}; intervals hold true sums on average over windows"))
     if released.shares.plan.online:
         found.append(("late", "rows that came after their window was closed are in no number"))
     if (rows := released.rows) is not None:

@@ -19,11 +19,13 @@ from fastdp.record import values_of
 from fastdp.tables import quantiles
 from fastdp.tables.arguments import KeySource, PrivateKeys, ends_of
 from fastdp.tables.arguments import values_of as bounds_of
+from fastdp.tables.calendar_basis import Basis
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.keys import counts_suffice
 from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.statistics import Statistic, columns_of, needed
 from fastdp.units import Unit
+from fastdp.validation import refusal
 
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
@@ -94,6 +96,8 @@ class TablePlan:
     outcomes: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
     #: Ends of the time taken from the table: "first", "last".
     taken: tuple[str, ...] = ()
+    #: Of the numbers that have noise in place of windows.
+    basis: Basis | None = None
 
     rule: ClassVar[int] = 2
 
@@ -115,7 +119,24 @@ class TablePlan:
 
     @property
     def is_public(self) -> bool:
-        return self.has_public_cells and not self.chooses
+        return self.has_public_cells and not self.chooses and self.misfit is not None
+
+    @cached_property
+    def asks_calendar(self) -> bool:
+        return self.unit.basis not in ("auto", "windows")
+
+    @cached_property
+    def misfit(self) -> str | None:
+        """What to change for a calendar in place of windows; None if nothing."""
+        if self.unit.basis == "windows":
+            return "a Person with another basis"
+        if self.unit.per_window is None:
+            return "per_window, the rows of a person that count in one window"
+        if self.calendar is None or self.online:
+            return "finished windows of time"
+        if self.levels is not False or self.has_others or any(each.method != "sum" for each in self.statistics):
+            return "sums and counts of cells alone"
+        return None
 
     @cached_property
     def chooses_rows(self) -> bool:
@@ -248,11 +269,16 @@ class TablePlan:
             "share": self._named_share,
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
+            **({"basis": self._named_basis} if self.asks_calendar else {}),
         }
 
     @cached_property
     def _key_digest(self) -> bytes:
         return key_digest(self.keys)
+
+    @property
+    def _named_basis(self) -> str | list[float]:
+        return self.unit.basis if isinstance(self.unit.basis, str) else list(self.unit.basis)
 
     @property
     def _named_share(self) -> float | list[object] | None:
@@ -277,6 +303,12 @@ class TablePlan:
             "who": self.who,
             "stop": self.stop,
         }
+
+    def check_basis(self) -> None:
+        """ParameterError for a calendar that is asked for and does not fit."""
+        if self.asks_calendar and self.misfit is not None:
+            given = self.unit.basis if isinstance(self.unit.basis, str) else None
+            raise refusal("basis", given, f"'auto' or 'windows'; a calendar needs {self.misfit}")
 
     def check_cells(self, windows: int, keys: int) -> None:
         if any("histogram" in each.needs for each in self.statistics):

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.calendar import Time
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Bounds, Duration, Json
 from fastdp.noise.sampler import NoiseName, noise_distribution
 from fastdp.notebook import as_html
@@ -22,6 +22,7 @@ from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_tail, tail_of, ways_of
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.functions import make_shares
+from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.reach import counter_of
@@ -31,7 +32,7 @@ from fastdp.tables.sizes import Choice, Number
 from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
 from fastdp.tables.tails import Tail
-from fastdp.units import ONE_ROW, Rows, Unit
+from fastdp.units import ONE_ROW, Person, Rows, Unit
 from fastdp.validation import DAY, refusal
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ MAX_SIZE = 2**50
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
 #: Range of the search for an epsilon, and its steps.
 EPSILONS, BISECTIONS = (2.0**-10, 2.0**5), 30
+#: A delta that may buy less noise.
+WITH_DELTA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,9 @@ class Plan:
         What each number costs; ``print`` shows a table.
     size : int or None
         Number of values of a finished array; None of a table.
+    ways : dict of str to float
+        Of a person in most windows, whose rows of a window are bounded: the first statistic's standard error by noise
+        in windows, and by a calendar (:class:`fastdp.Person`), each with and without delta.
 
     Examples
     --------
@@ -110,6 +116,7 @@ class Plan:
     errors: Mapping[str, Expected]
     shares: Shares | ArrayShares
     size: int | None = None
+    ways: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def half_width(self) -> float:
@@ -133,6 +140,7 @@ class Plan:
             lines += [f"    over a {span}: +- {width:.4g}" for span, width in each.longer.items()]
             if each.drowned:
                 lines.append(f"    {each.drowned}")
+        lines += [f"  {way}: standard error {error:.4g}" for way, error in self.ways.items()]
         return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}:", f"{self.shares}"])
 
     def _repr_html_(self) -> str:
@@ -145,6 +153,7 @@ class Plan:
             half_width = f"{each.half_width:.4g}{' rows' if each.in_rows else ''}"
             rows.append((name, half_width, expected, f"{each.std_error:.4g}", *longer))
             notes += [f"{name}: {each.drowned}"] if each.drowned else []
+        notes += [f"{way}: standard error {error:.4g}" for way, error in self.ways.items()]
         return f"<div>{as_html('. '.join(self._title), heads, rows, notes=notes)}{self.shares._repr_html_()}</div>"
 
 
@@ -251,11 +260,26 @@ def plan(
     by = None if listed is None else "key"
     given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
 
-    def at(number: float) -> Plan:
-        made = make_shares(asked, time, epsilon=number, **given)
-        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
+    def at(number: float, **changed: Any) -> Plan:
+        made = make_shares(asked, time, epsilon=number, **given | changed)
+        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence, beside=bool(changed))
 
-    return _settled(at, epsilon, half_width)
+    def with_ways(found: Plan) -> Plan:
+        if not isinstance(unit, Person) or unit.per_window is None or windows == 1:
+            return found
+        ways = {}
+        for changed in [{}] if delta else [{}, {"delta": WITH_DELTA}]:
+            for basis in ("windows", "calendar" if isinstance(unit.basis, str) else unit.basis):
+                try:
+                    way = at(found.epsilon, unit=replace(unit, basis=basis), **changed)
+                except ParameterError:  # a calendar does not fit the statistics
+                    continue
+                numbers = cast("Shares", way.shares).plan.basis
+                name = "noise in each window" if numbers is None else f"noise in {numbers}"
+                ways[name + "".join(f", with {argument(**changed)}" for _ in changed)] = way
+        return replace(found, ways={name: next(iter(way.errors.values())).std_error for name, way in ways.items()})
+
+    return with_ways(_settled(at, epsilon, half_width))
 
 
 def _settled(at: Callable[[float], Plan], epsilon: float | None, half_width: float | None) -> Plan:
@@ -317,11 +341,18 @@ def _planned_array(
 
 
 def _planned(
-    shares: Shares, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+    shares: Shares,
+    windows: int,
+    rows: float | None,
+    mean: float | Mapping[str, float] | None,
+    confidence: float,
+    *,
+    beside: bool = False,
 ) -> Plan:
+    """Errors of a release; ``beside`` another one they may hide every number."""
     plan, first = shares.plan, shares.plan.start or 0
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    shares = shares.settled(first, first + windows, *keys.sizes)
+    shares = with_path(shares.settled(first, first + windows, *keys.sizes), rows)
     plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
@@ -342,6 +373,9 @@ def _planned(
     )
     span, unknown = (first, first + windows), unknown_tails(plan, quantities, expected=True)
     released = released_of(shares, span, keys, measured, unknown | tails, simulated=False)
+    if plan.basis is not None:
+        left = math.sqrt(plan.basis.rest * max(1, plan.cells or 1))
+        released = replace(released, residuals=tuple(Number(left * float(each), 0.0) for each in cells))
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
@@ -365,7 +399,7 @@ def _planned(
             ways = f"noise is as large as the number: expected {ways_of(shares, each.column, tail)}"
             found = replace(found, drowned=far or ways)
         errors[each.name] = found
-    if plan.key_rule != "private":
+    if plan.key_rule != "private" and not beside:
         # Of how many keys all rows are is not known then.
         _check_whole(released, answers, errors)
     every = None if plan.calendar is None else plan.calendar.every

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import concentrated
+from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.reach import NEW, counter_of
 from fastdp.tables.shares import MOST_DROPPED, Line, Shares
@@ -23,6 +24,8 @@ STEPS = {
     "counted": "rows that count: sensitivity {k}",
     "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
     "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
+    "residual": "what the calendar leaves of all sums: a norm, rounded down; a unit moves it by at "
+    "most the L2 norm of its rows",
     "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
 }
 PURE = ("auto",)
@@ -136,6 +139,14 @@ def _numbers(shares: Shares, line: Line, q: Quantity, where: str) -> str:
     plan, k, moved, most = shares.plan, shares.plan.contributions, line.moved, f"{q.sensitivity}"
     if not q.counts and q.column != ROWS and plan.column(q.column).chooses:
         most = "clip" if q.name == "total" else f"the most that a chosen clip allows, up to {most},"
+    if plan.basis is not None:
+        norm = f"sqrt({moved})" if shares.gaussian else f"{moved}"
+        sigma = f"Gaussian noise of sigma {norm}" if shares.gaussian else f"Laplace noise of scale {norm}"
+        change = f"{norm} * {most} in the {'L2' if shares.gaussian else 'L1'} norm"
+        return (
+            f"{plan.basis}, of integer columns 2^{BITS} long: rows of a unit change those "
+            f"of all keys by {change}, discrete {sigma} * {most} / {line.loss:g}"
+        )
     bins = f"; a row is in one bin of each of {q.layers} levels" if q.layers > 1 else ""
     numbers = f"{where}, k rows of a unit change the {line.purpose} by"
     if shares.gaussian:
@@ -202,6 +213,8 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
         said.append(f"{rows}, whatever other persons do")
     if plan.per_window is not None:
         said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
+    if plan.basis is not None:
+        said.append(path_taken(shares))
     # Of deviations from the middle of the clip a replaced value moves two sensitivities.
     totals = all(q.name in ("count", "total") for q in shares.quantities)
     totals = totals and all(column.ends[0] >= 0.0 for column in plan.columns)
@@ -210,6 +223,14 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
         sizes = sum(shares.helper("sizes", column.name) for column in plan.columns) * (not plan.online)
         said.append(f"replacing the values of one row, in its window and key, costs at most {plan.epsilon + sizes:g}")
     return said
+
+
+def path_taken(shares: Shares) -> str:
+    """Sentence about a table by a calendar."""
+    plan = shares.plan
+    assert plan.basis is not None  # noqa: S101 - called with one
+    whose = "as asked for" if plan.asks_calendar else "taken because it is expected to err three times less"
+    return f"windows follow from {plan.basis} with noise, {whose}"
 
 
 def _named(name: str, column: str) -> str:

@@ -20,6 +20,7 @@ from fastdp.tables import choices
 from fastdp.tables.choices import Sizes, ends_within
 from fastdp.tables.columns import Keys
 from fastdp.tables.keys import choose_keys
+from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MOST_ROWS, TablePlan
 from fastdp.tables.promise import promise
 from fastdp.tables.quantities import ROWS, Quantity, drawn
@@ -137,6 +138,8 @@ class TableRelease:
                 if plan.has_others:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
         shares = shares.settled(*ends.found(), *keys.sizes)
+        if counted is not None:
+            shares = with_path(shares, counted.value / max(1, shares.plan.cells or 1))
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
@@ -144,7 +147,9 @@ class TableRelease:
         if clips:
             # Sums get what the choices leave.
             outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in clips.items()}
-            shares = shares_of(replace(shares.plan, outcomes=outcomes))
+            plan = replace(shares.plan, outcomes=outcomes)
+            has_cells = plan.counts_rows or any(plan.outcome(each.name)[0] for each in plan.summed)
+            shares = shares_of(plan if has_cells else replace(plan, basis=None))
         return self._release(shares, keys, part, counted, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
@@ -179,12 +184,17 @@ class TableRelease:
             choices.warn_of_past(name, tail)
         measured = release(shares, quantities, tally.exact, self.key, span, keys, published)
         found = released_of(shares, span, keys, measured, tails, simulated=self.key.simulated)
+        if plan.basis is not None:
+            left = tuple(
+                self._residual(shares, q, each) for q, each in zip(found.quantities, tally.exact[0], strict=True)
+            )
+            found = replace(found, residuals=left)
         selection, others = shares.key_rule() if plan.selects_cells else None, None
         if share := shares.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
-        if not warn_of_cells(found, given=plan.key_rule == "given"):
+        if plan.basis is not None or not warn_of_cells(found, given=plan.key_rule == "given"):
             # Where totals are measured too, cells may be small.
-            widest = min(found.sums, key=lambda each: each.steps.size, default=None)
+            widest = min(found.in_windows, key=lambda each: each.steps.size, default=None)
             for name in (*tails, ROWS):
                 choices.warn_of_noise(shares, name, tails.get(name), widest)
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
@@ -202,6 +212,13 @@ class TableRelease:
             of = choices.noisy_number(int(tally.tails[name][0]), moved, loss, plan.noise, key.within("tail"))
             number = Number(of.value * task.grid, of.variance * task.grid**2)
         return choices.tail_of(shares, name, *found, number)
+
+    def _residual(self, shares: Shares, q: Quantity, exact: Integers) -> Number:
+        """Norm of what the calendar leaves of a quantity's sums."""
+        assert shares.plan.basis is not None  # noqa: S101 - called with one
+        key = self.key if q.column == ROWS else self._key_of(shares.plan, q.column)
+        given = q.sensitivity * shares.moved_by("residual"), shares.helper("residual", q.column), shares.plan.noise
+        return choices.noisy_number(shares.plan.basis.residual(exact), *given, key.within("residual"))
 
     def _number(self, shares: Shares, name: str, exact: int) -> Number:
         given = shares.moved_by(name), shares.helper(name), shares.plan.noise, self.key.within(name)

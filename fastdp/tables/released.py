@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Integers
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.calendar_basis import CalendarFit
 from fastdp.tables.columns import Keys
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import KeyRule
@@ -91,6 +93,8 @@ class Released:
     others: DrawnNoise | None = None
     #: int64[K] or None. Each key's first window, before which nothing of it is released; None: 0.
     begins: Integers | None = None
+    #: Of each sum by a calendar, in steps: the norm of what its columns leave, over all windows and keys.
+    residuals: tuple[Number, ...] = ()
 
     def since(self, begins: Integers) -> Released:
         """The same without windows of keys before those numbers."""
@@ -116,6 +120,20 @@ class Released:
     @property
     def sums(self) -> tuple[Measured, ...]:
         return tuple(each for each in self.measured if not each.quantities[0].counts)
+
+    @property
+    def in_windows(self) -> tuple[Measured, ...]:
+        """Sums in each window, where they follow from numbers of a calendar with the noise that windows have."""
+        basis = self.shares.plan.basis
+        if basis is None:
+            return self.sums
+        found = []
+        for each in self.sums:
+            fits = [CalendarFit(basis, *given, (0.0, 0.0), ()) for given in zip(each.steps, each.noise, strict=True)]
+            steps = np.array([np.rint(fit.values[0]) for fit in fits]).astype(np.int64)
+            noise = tuple(DrawnNoise(math.sqrt(one.variance) * basis.window, True) for one in each.noise)
+            found.append(replace(each, steps=steps, noise=noise))
+        return tuple(found)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:

@@ -27,6 +27,7 @@ from fastdp.noise.sampler import (
 )
 from fastdp.notebook import as_html, as_text
 from fastdp.tables import consistent, reach
+from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.plan import Clips, ColumnPlan, TablePlan
@@ -46,6 +47,8 @@ OF_ALL = {
 }
 #: Shares of a column's budget: rows by size, which choose the clips, and the sum beyond the body; sums have the rest.
 OF_COLUMN = {"sizes": Fraction(3, 20), "tail": Fraction(1, 20)}
+#: Share of a column's, or the rows', budget for the norm of what a calendar leaves of their sums.
+RESIDUAL = Fraction(1, 10)
 #: The first where the clip is known publicly; the second is then spent on the sums.
 SIZES_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -181,6 +184,8 @@ class Shares:
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
+        if purpose == "residual":
+            return 1 + math.isqrt(l2_square(k, self.plan.per_window) - 1)
         return MOST_DROPPED * k if purpose == "dropped" else k
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
@@ -298,6 +303,7 @@ class Shares:
             level = self.level_of(q)
             found.append(Line("counts", q.column, q, level, self.loss_of(q, level), self.moved(q, True)))
         of_columns = [(purpose, column.name) for column in plan.columns for purpose in OF_COLUMN]
+        of_columns += [each for each in self.helpers if each[0] == "residual"]
         for purpose, column in [*of_columns, ("keys", ROWS), *((purpose, ROWS) for purpose in OF_ALL)]:
             loss = self.helper(purpose, column)
             if purpose == "keys" and plan.key_rule == "private":
@@ -338,6 +344,8 @@ class Shares:
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
             # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
             moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
+            if self.plan.basis is not None and line.quantity is not None:
+                level, moved = f"{self.plan.basis}", moved / 2**BITS
             numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
         return rows
@@ -377,11 +385,15 @@ def shares_of(plan: TablePlan) -> Shares:
     helpers = {(name, ROWS): _loss(whole * share, power) for name, share in of_all.items()}
     summed = plan.summed
     rest, whole_of = dict(of_columns), dict(of_columns)
+    for name in of_columns if plan.basis is not None else ():
+        if name == ROWS or plan.outcome(name)[0]:
+            helpers["residual", name] = _loss(of_columns[name] * RESIDUAL, power)
+            rest[name] = whole_of[name] = of_columns[name] * (1 - RESIDUAL)
     for column in summed:
         name, (cells_have, has_tail) = column.name, plan.outcome(column.name)
         sizes = _loss(of_columns[name] * (OF_COLUMN["sizes"] if column.chooses else SIZES_OF_KNOWN), power)
         helpers["sizes", name] = sizes
-        whole_of[name] = rest[name] = of_columns[name] - Fraction(sizes) ** power
+        whole_of[name] = rest[name] = rest[name] - Fraction(sizes) ** power
         if not column.chooses:
             continue
         rest[name] -= of_columns[name] * OF_COLUMN["tail"]
@@ -403,6 +415,11 @@ def shares_of(plan: TablePlan) -> Shares:
             for level, share in {Level(0, True): Fraction(1), **levels}.items():
                 losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
     moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
+    moved, window = float(k), 1.0
+    if plan.basis is not None:
+        in_keys = min(k, (plan.nodes or (1,))[-1])
+        moves[True] = plan.basis.moved(l2_square(k, plan.per_window), in_keys, gaussian=gaussian)
+        moved, window = math.sqrt(moves[True]) if gaussian else moves[True], plan.basis.window
     cells, grids, errors = next(iter(levels)), dict[str, float](), dict[str, Noise]()
     for column in summed:
         name, first = column.name, plan.parts[column.name][0]
@@ -412,13 +429,18 @@ def shares_of(plan: TablePlan) -> Shares:
         body, alone = (_loss(amount * own, power) for amount in (whole_of[name] - less, whole_of[name]))
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
-        grids[name] = make_grid(most, column.resolution, body / k, 1, 1, 2).resolution
+        # Numbers of a calendar hold the sums of all windows.
+        rows = 1 if plan.basis is None else MAX_ROWS
+        grids[name] = make_grid(most, column.resolution, body / moved, rows, 1, 2).resolution
         if column.chooses:
             both = less + (whole_of[name] - less) * _of_sums(plan.parts[name])
             tail, one = _loss(less, power), _loss(both, power)
             # Deviations from the middle are half as long, if values have one sign.
             length = 0.5 if first == "deviation" and column.low * column.high >= 0.0 else 1.0
-            cell, number = length * _deviation(moves[True], gaussian=gaussian), k if gaussian else k * math.sqrt(2.0)
+            cell, number = (
+                length * window * _deviation(moves[True], gaussian=gaussian),
+                k if gaussian else k * math.sqrt(2.0),
+            )
             errors[name] = Noise(cell / body, cell / alone, number / tail, number / one)
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
 

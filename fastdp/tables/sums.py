@@ -91,6 +91,8 @@ def vectors(
     sums = tuple(each for each in quantities if not each.counts)
     for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
+        if shares.plan.basis is not None:
+            added = shares.plan.basis.numbers(added)
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
     counted = (each for each in quantities if each.name in COUNTED)
     for quantity, counts in zip(counted, exact[1:], strict=True):
@@ -114,6 +116,8 @@ class _Noisy:
         if group[0].counts:
             name, *others = labels[0]
             own = self.key.within("counts", name, shares.plan.place(group[0].column), *others)
+        elif shares.plan.basis is not None:
+            own = self.key.within("calendar", *self.span, shares.plan.basis.digest, *itertools.chain(*labels))
         else:
             own = self.key.within("sums", *level, *(() if level.each else self.span), *itertools.chain(*labels))
         bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)

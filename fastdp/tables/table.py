@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.releases.intervals import checked_confidence
-from fastdp.releases.release import as_indices
+from fastdp.releases.queries import as_indices
 from fastdp.tables import output
 from fastdp.tables.answers import Answers
 from fastdp.tables.output import METADATA, described, readable, shown_rows

@@ -107,6 +107,14 @@ class Threshold(Protocol):
         """Privacy cost of the choice; None without data."""
 
 
+@runtime_checkable
+class TailRule(Protocol):
+    """Rule that says what fraction of values may lie above theta."""
+
+    def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
+        """That of any theta, and what a unit of theta adds to it."""
+
+
 @record
 class Fixed:
     """Uses a public theta: no hold-out, no budget.

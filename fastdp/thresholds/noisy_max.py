@@ -32,6 +32,8 @@ from fastdp_kernels.streams import threshold_choice
 MAX_CANDIDATES = 2**22
 #: Target number of candidates of the default step, if integers are too few or too many.
 DEFAULT_CANDIDATES = 2**12
+#: Noise scales by which the best candidate may lose.
+CLEAR = 8.0
 #: Bounds between which candidates are 1 apart by default.
 MIN_UNIT_STEP = 64
 MAX_UNIT_STEP = 2**20
@@ -81,6 +83,11 @@ class NoisyMax:
         step = self.candidate_step(task.bound)
         candidates = math.ceil(task.bound / step)
         return _NoisyMaxChooser(self, task, step, candidates)
+
+    def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
+        """Fraction of values above theta that noise may hide, and what a unit of theta adds (``docs/streams.md``)."""
+        slope = math.exp(_log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout))
+        return CLEAR / (task.epsilon * task.holdout), slope
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         return exact_guarantee(task, self.noise, "counts of {} held-out values")
@@ -144,15 +151,19 @@ class _NoisyMaxChooser(CountedHoldout):
         return self._best(histograms, sampler.draw_rows(words, none, lambda _: noise, streams, none))
 
 
+def _log_penalty(rule: NoisyMax, task: ThresholdTask, unit: float, theta: float) -> float:
+    """Logarithm of Eq. 6's penalty of theta, in held-out values of this score."""
+    b = rule.fan_out
+    depth = math.log(max(task.max_range, 2)) / math.log(b)
+    logs = math.log(3.0 * task.holdout) - math.log(rule.c) - math.log(task.max_range) - math.log(task.noise_epsilon)
+    return logs + (0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(theta))
+
+
 @lru_cache(maxsize=4)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
-    b, unit = rule.fan_out, score_unit(task.epsilon, task.holdout)
-    depth = math.log(max(task.max_range, 2)) / math.log(b)
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
     # one that cannot win.  In logarithms, so that no factor overflows.
-    logs = math.log(3.0 * task.holdout) - math.log(rule.c) - math.log(task.max_range) - math.log(task.noise_epsilon)
-    logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(task.bound)
-    slope = math.exp(min(logs, 700.0))
+    slope = math.exp(min(_log_penalty(rule, task, score_unit(task.epsilon, task.holdout), task.bound), 700.0))
     fractions = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
     penalties: Integers = np.rint(np.minimum(slope * (fractions - fractions[0]), MAX_PENALTY)).astype(np.int64)
     penalties.flags.writeable = False

@@ -185,9 +185,8 @@ class QuantileChooser:
         self._count = count
 
     def choose(self, key: Key) -> float:
-        values = self._steps[: self._count]
-        if self._sort:
-            values.sort()
+        # The hold-out stays in order, by which further choices are bound to it.
+        values = np.sort(self._steps[: self._count]) if self._sort else self._steps[: self._count]
         theta = self._release(values, self._top, key) * self._task.resolution
         theta = max(theta, self._task.resolution)
         return min(theta, self._task.bound) if self._clip else theta

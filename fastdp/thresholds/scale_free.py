@@ -142,9 +142,9 @@ class ScaleFree:
         """Empty chooser; `above` is the number of values above the lowest candidate, if it was released before."""
         return _ScaleFreeChooser(self, task, above)
 
-    def fraction_above(self, task: ThresholdTask) -> float:
-        """Fraction of values that may lie above theta without a penalty."""
-        return self.chooser(task).target / task.holdout
+    def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
+        """Fraction of values that may lie above theta without a penalty, and how it grows with theta."""
+        return self.chooser(task).target / task.holdout, 0.0
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         count, choice = _budgets(task)

@@ -89,7 +89,7 @@ def test_what_is_refused(run: Callable[..., Result], refused: Callable[..., str]
     for raw in (b"", b"text", Path("S").read_bytes()[:-9]):
         Path("T").write_bytes(raw)
         assert "state file 'T'" in refused(f"{RELEASE} --key-file key -o out.csv".replace("S ", "T ", 1))
-    fastdp.Adaptive(1.0, 9.0).save("U")
+    fastdp.Adaptive(1.0, 9.0).keep("U")
     assert "'U' is damaged, or of another program" in refused(RELEASE.replace(" S", " U") + " -o out.csv")
     run(RELEASE.replace(" S", " V") + " -o v.csv")
     assert "of fastdp release: expected the same command" in refused(TOTALS.replace(" S", " V") + " -o t.csv")

@@ -56,7 +56,7 @@ def append(path: Path, body: dict) -> None:
     """A line whose seal is right, whatever it says."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         mac = store.sealing(None, json.loads(db.execute("SELECT body FROM line WHERE id = 0").fetchone()[0])["name"])
-        number, before = LedgerState(db, mac).last()
+        number, before = LedgerState(db, mac).last
         text = json.dumps({"id": number + 1, "time": "", **body})
         LedgerState(db, mac).insert(number + 1, text, sealed(before, text.encode(), mac))
         db.commit()
@@ -343,8 +343,8 @@ def test_a_file_that_is_replaced_during_a_call_pays_for_no_release(
     filled.close()
     raw, real = path.read_bytes(), LedgerState.append
 
-    def replacing(self: LedgerState, body: dict) -> dict:
-        line = real(self, body)
+    def replacing(self: LedgerState, *given: Any) -> Any:
+        line = real(self, *given)
         path.rename(path.with_name("kept"))
         path.touch(0o600)
         path.write_bytes(raw)
@@ -387,8 +387,8 @@ def test_a_call_within_a_call_undoes_it(filled: Ledger, monkeypatch: pytest.Monk
     """By a signal handler for example: one transaction, or none."""
     real, once = LedgerState.append, []
 
-    def interrupted(self: LedgerState, body: dict) -> dict:
-        line = real(self, body)
+    def interrupted(self: LedgerState, *given: Any) -> Any:
+        line = real(self, *given)
         if not once:
             once.append(1)
             signal.raise_signal(signal.SIGUSR1)

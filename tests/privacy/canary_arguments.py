@@ -352,7 +352,7 @@ class Call:
             ending = ".csv" if self.last == "write" else endings.get(self.name.partition(".")[0], "")
             path = self._path(ending)
             if self.last == "load":
-                on.save(path)
+                on.keep(path)
             elif self.name.startswith("datasets"):
                 path.write_text("x,y,move\n0.5,0.5,1\n" if "circles" in self.name else "t,lat,lon\n1,40.7,-74\n")
             return path

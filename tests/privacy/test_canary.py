@@ -159,7 +159,7 @@ def test_no_state_file_shows_the_canary(tmp_path: Path) -> None:
     def cases() -> Iterator[Case]:
         for name, make in {**PUBLISHERS, **POINT_PUBLISHERS}.items():
             kind, kept = type(make()), tmp_path / name
-            make().save(kept, key=TEXT)
+            make().keep(kept, key=TEXT)
             raw = kept.read_bytes()
             for fault, content in {
                 "text": TEXT.encode() * 99, "cut short": raw[:-9], "altered": raw[:-9] + TEXT.encode()[:9]

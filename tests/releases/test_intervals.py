@@ -80,11 +80,24 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return starts, stops
 
 
+def in_other_units(release: fastdp.Release, shift: int) -> fastdp.Release:
+    """The release times 2^`shift`."""
+    factor, noise, nodes = math.ldexp(1.0, shift), release.noise, release.nodes
+    return replace(
+        release,
+        values=release.values * factor,
+        thresholds=release.thresholds * factor,
+        nodes=nodes and replace(nodes, sums=nodes.sums * factor),
+        revisions=tuple(replace(each, threshold=each.threshold * factor) for each in release.revisions),
+        noise=replace(noise, resolution=noise.resolution * factor, bound=noise.bound * factor),
+    )
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", "rising"])
 @pytest.mark.parametrize("shift", [-450, 450])
 def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
     release = releases[kind]
-    other, (starts, stops) = release._scaled(shift), pairs(release)
+    other, (starts, stops) = in_other_units(release, shift), pairs(release)
     for mine_, its_ in ((release, other), (release.revised, other.revised)):
         for mine, its in zip(
             (*mine_.interval(starts, stops, 0.9), mine_.std_error(starts, stops)),
@@ -193,6 +206,28 @@ def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: flo
             covered[i] += np.mean((low <= truth) & (truth <= high)) / 12
     assert covered[1] > least
     assert covered[0] < 0.75
+
+
+@pytest.mark.parametrize(("stream", "without"), [("heavy", 0.7), ("step", 0.6), ("constant", 1.0)])
+def test_true_sums_of_tops_are_covered(stream: str, without: float) -> None:
+    """Eq. 6 says how many values lie above theta; blocks near theta may hide any number of them."""
+    draw, n, covered = np.random.default_rng(5), 40_000, np.zeros(2)
+    for seed in range(6):
+        values = np.full(n, 20.0) if stream == "constant" else np.minimum(draw.lognormal(2.0, 1.3, n), 4000.0)
+        if stream == "step":
+            values = np.where(np.arange(n) < 20_000, draw.gamma(2.0, 5.0, n), draw.gamma(2.0, 200.0, n))
+        release = fastdp.ToPS(0.5, 4000.0, holdout=8000, max_range=32_768, seed=seed).release(values)
+        before = np.concatenate([[0.0], np.cumsum(values[8000:])])
+        starts, stops = pairs(release, seed)
+        truth = before[stops] - before[starts]
+        for i, noise in enumerate((replace(release.noise, above=0.0), release.noise)):
+            low, high = replace(release, noise=noise).interval(starts, stops)
+            covered[i] += np.mean((low <= truth) & (truth <= high)) / 6
+        # Each value is at most bound / theta times what theta leaves of it.
+        _, clipped = replace(release, noise=replace(release.noise, above=0.0)).interval(starts, stops)
+        assert (high <= np.maximum(clipped, release.sum(starts, stops)) * 4000.0 / release.threshold + 1e-3).all()
+    assert covered[0] <= without
+    assert covered[1] > 0.9
 
 
 @pytest.mark.parametrize("place", [300, 1000, 1900])
@@ -305,13 +340,13 @@ def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases
     lengths = np.diff(revision.edges)
     missing = (revision.totals * release.threshold - revision.means * lengths) / lengths
     at = np.arange(revision.edges[-1])
-    centre = release._error_bars(at, at + 1).centre
+    centre = release._reading.error_bars(at, at + 1).centre
     np.testing.assert_allclose(centre, release.revised.values[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
 
 
 def test_values_behind_the_last_block_have_the_noise_of_a_mean(releases) -> None:
     release = releases["cut tree"]
-    _, rates, beyond = release._hidden
+    _, rates, beyond = release._reading.hidden
     deviation = math.sqrt(release.noise.draw(THETA).variance) * release.noise.resolution / release.block
     assert release.block > 1
     assert beyond == pytest.approx(2.0 * rates[0] / release.block + deviation**2)

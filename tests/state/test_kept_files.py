@@ -54,7 +54,7 @@ def test_the_file_stays_where_it_was_kept(tmp_path: Path, monkeypatch: pytest.Mo
     publisher.keep("rel.state")
     monkeypatch.chdir(tmp_path / "run")
     publisher.publish(case.calls[0])
-    publisher.save(tmp_path / "rel.state")
+    publisher.keep(tmp_path / "rel.state")
     assert not list((tmp_path / "run").iterdir())
     assert KIND.load(tmp_path / "rel.state").n_seen == case.calls[0].size
 
@@ -95,10 +95,7 @@ def test_a_copy_of_a_kept_file_is_refused(tmp_path: Path, make_copy) -> None:
     loaded = KIND.load(other, KEY, moved=True)
     assert np.array_equal(loaded.publish(case.calls[5]), undisturbed("tops")[5])
     assert KIND.load(other, KEY).n_seen == loaded.n_seen, "its home is here from the first write on"
-    # What save() wrote may lie anywhere, and links to the file lead home.
-    loaded.save(tmp_path / "saved", KEY)
-    (tmp_path / "saved").rename(tmp_path / "elsewhere")
-    assert KIND.load(tmp_path / "elsewhere", KEY).n_seen == loaded.n_seen
+    # Links to the file lead home.
     (tmp_path / "link").symlink_to(other)
     assert KIND.load(tmp_path / "link", KEY).n_seen == loaded.n_seen
 
@@ -115,20 +112,19 @@ def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path, calls: int) -> N
     publisher.publish(CASES["tops"].calls[calls])
 
 
-@pytest.mark.parametrize("call", ["save", "keep"])
 @pytest.mark.parametrize("name", ["tops", "simple_counts", "topl_server"])
-def test_over_a_kept_file_its_last_call_and_its_key_stay(tmp_path: Path, name: str, call: str) -> None:
+def test_over_a_kept_file_its_last_call_and_its_key_stay(tmp_path: Path, name: str) -> None:
     case, path, cut = CASES[name], tmp_path / "kept", golden_cut(CASES[name])
     publisher, last = kept(name, path, key=KEY)
     for other, said in ((bytes(32), "the key under which"), (None, "key = 32 bytes"), ("words", "key = 32 bytes")):
         with pytest.raises(StateError, match=f"expected {said}"):
-            getattr(publisher, call)(path, other)
-    getattr(publisher, call)(path, KEY)
+            publisher.keep(path, other)
+    publisher.keep(path, KEY)
     replayed = type(publisher).load(path, KEY, replay=True, **case.options)
     assert np.array_equal(case.run(replayed, case.calls[cut - 1]), last)
     # A loaded one's too.
     loaded = type(publisher).load(path, KEY, **case.options)
-    getattr(loaded, call)(path, KEY)
+    loaded.keep(path, KEY)
     replayed = type(publisher).load(path, KEY, replay=True, **case.options)
     assert np.array_equal(case.run(replayed, case.calls[cut - 1]), last)
 
@@ -137,7 +133,7 @@ def test_over_a_kept_file_its_last_call_and_its_key_stay(tmp_path: Path, name: s
 def test_a_record_that_an_interrupt_took_back_is_not_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool
 ) -> None:
-    """The call raises; a whole file, which a loaded publisher writes, is ahead, and a save beside hides it not."""
+    """The call raises; a whole file, which a loaded publisher writes, is ahead."""
     case, path = CASES["tops"], tmp_path / "kept"
     publisher, _ = kept("tops", path, 1)
     module, name = (atomic_files, "sync_folder") if loaded else (os, "fsync")
@@ -154,8 +150,7 @@ def test_a_record_that_an_interrupt_took_back_is_not_in_the_file(
         with pytest.raises(KeyboardInterrupt):
             publisher.publish(case.calls[1])
     assert KIND.load(path).n_seen == publisher.n_seen + (case.calls[1].size if loaded else 0)
-    publisher.save(tmp_path / "beside")
-    publisher.save(path)
+    publisher.keep(path)
     assert KIND.load(path).n_seen == publisher.n_seen
     parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
@@ -206,7 +201,7 @@ ODD_PATHS = {
 def test_paths_that_no_file_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, error: type) -> None:
     monkeypatch.chdir(tmp_path)
     publisher = CASES["tops"].make()
-    for call in (publisher.save, publisher.keep, KIND.load):
+    for call in (publisher.keep, KIND.load):
         with pytest.raises(error, match=r"path|file"):
             call(path)
     assert not list(tmp_path.iterdir())

@@ -189,19 +189,19 @@ def test_from_any_cut_it_goes_on_exactly(tmp_path: Path, name: str) -> None:
 
 @table
 @pytest.mark.parametrize("key", [None, "a passphrase"])
-def test_saved_once_it_goes_on_exactly(tmp_path: Path, name: str, key: str | None) -> None:
-    case, path = CASES[name], tmp_path / "saved"
+def test_made_of_bytes_it_goes_on_exactly(tmp_path: Path, name: str, key: str | None) -> None:
+    case, path = CASES[name], tmp_path / "bytes"
     whole, cut = undisturbed(case), golden_cut(case)
     publisher = case.make()
     for chunk in case.calls[:cut]:
         case.run(publisher, chunk)
-    publisher.save(path, key)
-    assert file_modes.S_IMODE(path.stat().st_mode) == 0o600
-    loaded = load(case, path, key)
-    before = path.read_bytes()
+    before = publisher.to_bytes(key)
+    loaded = type(publisher).from_bytes(before, key, **case.options)
     for chunk, expected in zip(case.calls[cut:], whole[cut:], strict=True):
         assert np.array_equal(case.run(loaded, chunk), expected)
-    assert path.read_bytes() == before, "a saved file is not kept"
+    path.write_bytes(before)
+    with pytest.raises(StateError, match=r"holds bytes of to_bytes\(\): expected a kept file"):
+        load(case, path, key)
     if key is not None:
         assert publisher._key.reveal().hex().encode() not in before
 
@@ -227,9 +227,8 @@ def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], 
             shutil.copy(samples[name], path)
             replayed = load(case, path, replay=True, moved=True)
     assert refused > 1 or name == "client"
-    for call in (replayed.save, replayed.keep):
-        with pytest.raises(StateError, match="waits for a replay"):
-            call(tmp_path / "other")
+    with pytest.raises(StateError, match="waits for a replay"):
+        replayed.keep(tmp_path / "other")
     with pytest.raises(StateError, match=r"waits for a replay|cannot be copied"):
         copy.copy(replayed)
     case.run(replayed, chunk)
@@ -248,9 +247,9 @@ def test_a_second_writer_and_a_stale_file_are_refused(tmp_path: Path, name: str)
     assert place(first) == before
     path.write_bytes(stale)
     with pytest.raises(StateError, match="stale"):
-        second.save(path, KEY)
+        second.keep(path, KEY)
     with pytest.raises(StateError, match="exists"):
-        case.make().save(path)
+        case.make().keep(path)
 
 
 @table
@@ -304,9 +303,9 @@ def test_one_error_for_each_wrong_file(tmp_path: Path, samples: dict[str, Path],
     with pytest.raises(StateError, match="could not be read: Is a directory"):
         load(case, tmp_path)
     with pytest.raises(StateError, match="could not be read: Is a directory"):
-        case.make().save(tmp_path, KEY)
+        case.make().keep(tmp_path, KEY)
     with pytest.raises(StateError, match="could not be written: No such file"):
-        case.make().save(tmp_path / "folder" / "s", KEY)
+        case.make().keep(tmp_path / "folder" / "s", KEY)
     for version in (0, 3, 5):
         path.write_bytes(raw[:8] + version.to_bytes(2, "big") + raw[10:])
         with pytest.raises(StateError, match=f"has format {version}: this fastdp reads format 4 .another fastdp"):
@@ -319,7 +318,7 @@ def test_one_error_for_each_wrong_file(tmp_path: Path, samples: dict[str, Path],
     other = CASES["client" if name != "client" else "tops"]
     with pytest.raises(StateError, match=f"holds a {type(case.make()).__name__}: expected a"):
         load(other, path)
-    case.make().save(tmp_path / "fresh", KEY)
+    case.make().keep(tmp_path / "fresh", KEY)
     with pytest.raises(StateError, match="no chunk to replay"):
         load(case, tmp_path / "fresh", replay=True)
 
@@ -336,7 +335,7 @@ def test_files_of_another_user_are_one_error(
         with pytest.raises(StateError, match="could not be read: Permission denied"):
             load(case, samples[name])
         with pytest.raises(StateError, match="Permission denied"):
-            publisher.save(samples[name], KEY)
+            publisher.keep(samples[name], KEY)
     finally:
         os.seteuid(0)
 

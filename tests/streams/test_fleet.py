@@ -62,7 +62,7 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     def one() -> Any:
         return adaptive(key=secret.of_stream(stream))
 
-    one().save(tmp_path / "one")
+    one().keep(tmp_path / "one")
     first, others = (fleet, [one]) if fleet_first else (one, [])
     ledger.spend(first(), stream="first")
     # The other, its copy from a file or bytes, and a part of the fleet.

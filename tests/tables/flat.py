@@ -32,7 +32,7 @@ def _taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def in_units(given: dict[str, Any]) -> dict[str, Any]:
     """Arguments with ``who``, ``contributions``, ``period`` and ``per_window`` in a unit."""
-    given, found = dict(given), _taken(dict(given), "who", "contributions", "period", "per_window")
+    given, found = dict(given), _taken(dict(given), "who", "contributions", "period", "per_window", "basis")
     for name in found:
         del given[name]
     if not found:
@@ -41,7 +41,7 @@ def in_units(given: dict[str, Any]) -> dict[str, Any]:
     if who is None or who is False:
         return given | {"unit": fastdp.Rows(rows, per)}
     column = "persons" if who is True else who
-    return given | {"unit": fastdp.Person(column, rows, per, found.get("per_window"))}
+    return given | {"unit": fastdp.Person(column, rows, per, found.get("per_window"), found.get("basis", "auto"))}
 
 
 def arguments(kind: str, *columns: Any, **given: Any) -> dict[str, Any]:

@@ -407,7 +407,7 @@ def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
 
 def test_noise_is_bound_to_the_sums_and_smaller() -> None:
     frame = homes()
-    given = {**DAY, **PERSON, "clip": 1.0, "epsilon": 1.0, "seed": 4}
+    given = {**DAY, **PERSON, "basis": "windows", "clip": 1.0, "epsilon": 1.0, "seed": 4}
     gaussian = flat.totals(frame, "kwh", "at", delta=1e-6, **given)
     laplace = flat.totals(frame, "kwh", "at", **given)
     again = flat.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)

@@ -74,6 +74,7 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
         *(*value, "at", "1h"),
         epsilon=1.0,
         who="person",
+        basis="windows",
         start="2024-03-29",
         stop=END,
         key=SECRET,
@@ -266,6 +267,7 @@ def test_windows_and_periods_of_any_length(options: dict[str, Any], data: st.Dat
         start=begin,
         stop="2024-04-15",
         **options,
+        basis="windows",
     ).released
     assert np.array_equal(steps(out, "total"), table.cells("total"))
 

@@ -294,6 +294,8 @@ def tail(least: int, scale: Fraction) -> float:
 KINDS = ("totals", "counts", "means")
 KEY_RULES = ("none", "given", "public", "private")
 UNITS = ("row", "rows", "rows in a period", "person", "person in a period", "person in windows")
+#: Of finished sums and counts alone.
+BY_CALENDAR = "person by a calendar"
 NOISES = ("laplace", "gaussian")
 VALUES = (-3.0, 0.0, 0.3, 1.0, 2.0, 5.0, 7.5, 10.0, 20.0)
 #: Hours of the tables; minutes of the unit's rows in one period of two hours; the person whose rows differ.
@@ -382,9 +384,10 @@ def unit_of(rng: Generator, unit: str) -> fastdp.Rows | fastdp.Person:
         return fastdp.Rows(2, per="2h")
     if unit == "person in a period":
         return fastdp.Person("person", k, per="2h")
-    if unit == "person in windows":
+    if unit in ("person in windows", BY_CALENDAR):
         # No more rows of a person could count in three windows.
-        return fastdp.Person("person", min(k, 3), per_window=pick(rng, 1, 2))
+        basis: Any = pick(rng, "calendar", (1.0, 3.0)) if unit == BY_CALENDAR else "auto"
+        return fastdp.Person("person", min(k, 3), per_window=pick(rng, 1, 2), basis=basis)
     return fastdp.Person("person", k) if unit == "person" else fastdp.Rows(k)
 
 
@@ -397,6 +400,8 @@ def choice_of(rng: Generator, kind: str, keys: str) -> Choice:
     """A unit, a noise, and whether the clip is chosen."""
     # Keys of persons are chosen by weights: tests/tables/test_keys.py.
     units = [unit for unit in UNITS if keys != "private" or "person" not in unit]
+    if keys != "private" and kind != "means":
+        units.append(BY_CALENDAR)
     unit, noise = pick(rng, *units), pick(rng, *NOISES)
     return Choice(kind, keys, unit, noise, kind != "counts" and pick(rng, False, True))
 

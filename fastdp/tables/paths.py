@@ -1,0 +1,76 @@
+"""Choice of what gets noise where persons have rows in most windows, by public and released numbers.
+
+Noise in each window errs by sqrt(2) T clips over epsilon, noise in m numbers of a calendar by sqrt(2) m, and by what
+the calendar cannot express, of which public shares are expected (:mod:`fastdp.tables.calendar_basis`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+from fastdp.errors import ParameterError
+from fastdp.tables.calendar_basis import Basis, best_size, calendar_basis
+from fastdp.tables.shares import Shares, shares_of
+
+#: A calendar is taken unasked where it is expected to err so many times less.
+BETTER = 3.0
+#: Expected value of a row, as a share of the bound.
+LIKELY = 0.2
+#: Sums are expected to be so many times the noise of one number, where nothing is known of them.
+USUAL = 100.0
+
+
+class Paths(NamedTuple):
+    """Expected root mean square errors of a window, in bounds of a row; of the best calendar, with its columns."""
+
+    windows: float
+    calendar: float
+    basis: Basis
+
+
+def paths_of(shares: Shares, rows: float | None = None) -> Paths:
+    """Both paths of a settled plan; ``rows``: expected in a window and key."""
+    plan = shares.plan
+    assert plan.calendar is not None  # noqa: S101 - a plan that a calendar fits
+    edges = plan.calendar.edges(plan.start or 0, plan.stop or 0)
+    curve = plan.unit.basis if isinstance(plan.unit.basis, tuple) else None
+    every = shares_of(replace(plan, basis=None)) if plan.basis is not None else shares
+    full = calendar_basis(edges, plan.calendar.time_zone, curve)
+    quantity = shares.quantities[0]
+
+    def error(found: Shares) -> float:
+        moved = found.moved(quantity, True)
+        deviation = math.sqrt(moved) if found.gaussian else math.sqrt(2.0) * moved
+        return deviation / found.loss_of(quantity, found.cells)
+
+    def noise(size: int) -> float:
+        basis = full.first(size)
+        return basis.window * error(replace(whole, moves=shares_of(replace(plan, basis=basis)).moves))
+
+    whole = shares_of(replace(plan, basis=full))
+    level = (1.0 if quantity.name == "count" else LIKELY) * rows if rows is not None else USUAL * noise(1)
+    size, least = best_size(full, noise, level)
+    return Paths(error(every), least, full.first(size))
+
+
+def with_path(shares: Shares, rows: float | None = None) -> Shares:
+    """Shares of a settled plan by a calendar, where it is asked for or expected to err less."""
+    plan = shares.plan
+    if plan.misfit is not None or not plan.cells:
+        return shares
+    windows = (plan.stop or 0) - (plan.start or 0)
+    spanned = windows if plan.periods is None else min(windows, plan.windows_of_unit)
+    if not plan.asks_calendar and 2 * plan.contributions < spanned:
+        return shares
+    try:
+        found = paths_of(shares, rows)
+        by_calendar = shares_of(replace(plan, basis=found.basis))
+        by_calendar.check_sums()
+    except ParameterError:
+        if plan.asks_calendar:
+            raise
+        return shares
+    taken = plan.asks_calendar or BETTER * found.calendar < found.windows
+    return by_calendar if taken else shares
