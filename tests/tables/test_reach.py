@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastdp
@@ -245,7 +245,8 @@ def online(rows: list[tuple[int, int, str]], unit: fastdp.Rows | fastdp.Person, 
     return np.concatenate([np.array(whole), *([np.concatenate(parts)] if by else [])], axis=1)
 
 
-@settings(max_examples=25)
+@example([(0, 0, "a"), (0, 1, "b"), (0, 2, "c"), (1, 2, "c")], 1, fastdp.Person("who", rows=2), True)
+@settings(max_examples=15)
 @given(
     ROWS,
     st.integers(0, WINDOWS),
