@@ -53,9 +53,9 @@ class Part(NamedTuple):
     def numbered(self, numbers: Integers) -> Part:
         """The same with other numbers of keys, int64[K]."""
         rows = self.all_rows
-        rows = None if rows is None else rows._replace(codes=numbers[rows.codes])
         return self._replace(
-            read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()), all_rows=rows
+            read=lambda: (each._replace(codes=numbers[each.codes]) for each in self.read()),
+            all_rows=None if rows is None else rows._replace(codes=numbers[rows.codes]),
         )
 
 

@@ -94,6 +94,10 @@ def _cases() -> dict[str, Callable[[], Any]]:
             {"kwh": "sum"}, **paris(), **person(rows="auto"), bounds=50.0, epsilon=4.0
         ),
         "persons in periods": lambda: aggregate({"kwh": "sum", "*": "count"}, **days),
+        "reach": lambda: aggregate(
+            {"who": "reach", "kwh": "sum"}, **paris(), by="town", keys=list("abcd"), **person(rows=2), bounds=50.0
+        ),
+        "reach, rows": lambda: aggregate({"name": "reach"}, "at", "1h", epsilon=4.0),
         "rows, private keys": lambda: aggregate({"*": "count"}, **PRIVATE),
         "private keys with others": lambda: aggregate({"*": "count"}, **PRIVATE, keys=private(others=True)),
         "private keys of windows": lambda: aggregate({"kwh": "sum"}, **SHORT, **PRIVATE, bounds=50.0),

@@ -31,14 +31,3 @@ def reach(rows, windows, keys, most=None, rank=lambda entry, key: 0):
         for window in range(windows)
     ]
     return whole, by_key
-
-
-def running(new, limit=None):
-    """Released and noisy numbers from noisy numbers of new entries: never falling, nor above `limit`."""
-    shown, noisy, last, total = [], [], 0, 0
-    for i, each in enumerate(new):
-        total += each
-        last = max(last, total if limit is None else min(total, limit[i]))
-        shown.append(last)
-        noisy.append(total)
-    return shown, noisy

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.tables.functions import make_plan
+from fastdp.tables.reach import counter_for
 from fastdp.tables.rows import hashing_of
 from fastdp.tables.statistics import statistics_of
 from tests.oracles import persons
@@ -244,7 +245,8 @@ def online(rows: list[tuple[int, int, str]], unit: fastdp.Rows | fastdp.Person, 
     return np.concatenate([np.array(whole), *([np.concatenate(parts)] if by else [])], axis=1)
 
 
-@settings(max_examples=25)
+@example([(0, 0, "a"), (0, 1, "b"), (0, 2, "c"), (1, 2, "c")], 1, fastdp.Person("who", rows=2), True)
+@settings(max_examples=15)
 @given(
     ROWS,
     st.integers(0, WINDOWS),
@@ -299,3 +301,21 @@ def test_many_windows_are_added_up_by_a_counter(delta: float) -> None:
     assert np.concatenate([of(each) for each in closed]).tolist() == of(table).tolist()
     ends = [end for each in closed for end in each.interval(np.arange(len(each)), np.arange(len(each)) + 1)[0]]
     assert ends == table.interval(np.arange(days), np.arange(days) + 1)[0].tolist()
+
+
+@pytest.mark.parametrize("windows", [1, 52, 100, 365])
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_a_window_is_in_one_sum_of_each_level(windows: int, gaussian: bool) -> None:
+    counter = counter_for(windows, gaussian=gaussian)
+    none = np.zeros((counter.levels, windows), np.int64)
+    sums, total = counter.sums(np.eye(windows, dtype=np.int64), none, 0)
+    assert set(np.unique(sums)) <= {0, 1}
+    assert sums.sum(axis=0).max() <= counter.levels
+    assert np.array_equal(total, np.tri(windows, dtype=np.int64))
+    assert np.array_equal(counter.running(sums, none, 0), total)
+    assert (windows > 60) <= (counter.levels > 1)
+    time = fastdp.Time("at", "1d", start=BEGIN, stop=BEGIN + timedelta(days=windows))
+    table = fastdp.aggregate(frame([]), REACH, time, epsilon=1.0, delta=1e-6 * gaussian, seed=1)
+    assert table.guarantee.epsilon == 1.0
+    plan = fastdp.plan(REACH, epsilon=1.0, every="1d", windows=windows)
+    assert plan.shares.lines[0].moved == 2 * counter_for(windows, gaussian=False).levels
