@@ -297,7 +297,8 @@ def test_workers_get_no_key_of_noise() -> None:
         fastdp.counts(here(frame, works), fastdp.Time("at", "1h", **DAYS), epsilon=1.0, key=k, unit=PERSON)
         for k in (SECRET, bytes(32))
     )
-    assert works[-1].hashing != works[-2].hashing
+    # Each release reads twice, as rows that count come before the path of its sums.
+    assert len({work.hashing for work in works[-4:]}) == 2
     assert one.guarantee == two.guarantee
 
 
