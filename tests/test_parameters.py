@@ -380,8 +380,8 @@ def test_a_part_of_another_kind_says_what_it_lacks(taker: str) -> None:
 @pytest.mark.parametrize("path", ["a\0b", b"a\0b", "\ud800", "", b"", 5, None, ["a"]], ids=repr)
 def test_paths_that_no_file_can_have(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    save = fastdp.ToPS(epsilon=1.0, bound=100).save
-    for take in (fastdp.Ledger, save, sweeps.read_specification, sweeps.load):
+    keep = fastdp.ToPS(epsilon=1.0, bound=100).keep
+    for take in (fastdp.Ledger, keep, sweeps.read_specification, sweeps.load):
         with pytest.raises(ParameterError, match=r"(path|folder) = .*: expected the path of a file or folder"):
             take(path)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Where theta is chosen: from the hold-out of one stream, or of many."""
+"""The choice of theta, from the hold-out of one stream or of many."""
 
 from __future__ import annotations
 

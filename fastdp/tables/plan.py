@@ -127,7 +127,7 @@ class TablePlan:
 
     @cached_property
     def misfit(self) -> str | None:
-        """What to change for a calendar in place of windows; None if nothing."""
+        """Text of what to change for a calendar in place of windows; None for nothing."""
         if self.unit.basis == "windows":
             return "a Person with another basis"
         if self.unit.per_window is None:

@@ -183,7 +183,7 @@ def plan(
         As for :func:`fastdp.aggregate`.
     size : int, optional
         In place of statistics: number of values of a finished array (:func:`fastdp.release`).  Beside it only
-        ``bounds``, ``delta``, ``mean`` and a unit of consecutive values, ``Rows(k)``, are given.
+        ``bounds``, ``delta``, ``mean`` and a unit of consecutive values are given.
     epsilon : float, optional
         Privacy loss of one unit.
     half_width : float, optional

@@ -44,13 +44,13 @@ USAGE = {
     POINTS.replace("--box 0 0 10 5", ""): "Expected exactly one of --box and --domain.",
     POINTS.replace("--batch 100", ""): "Missing option '--batch'.",
     f"{POINTS} --counter block --method adaptive": "--counter does not apply to --method adaptive.",
-    "plan --epsilon 1": "Missing option '--statistics'.",
     "ledger limit budget --epsilon some": "'some': expected a number or none.",
 }
 #: Other errors: exit code 1.
 REFUSED = {
     RELEASE.replace("200", "-1"): "--bound -1.0: expected a number above 0",
     f"{RELEASE} --sensitivity 2": "sensitivity",
+    "plan --epsilon 1": "--statistics: expected statistics of a table by column, or the size of a finished array",
     f"{RELEASE} --threshold 0": "--threshold",
     f"{RELEASE} --separator ';'": "--separator is for text files: 'in.npy' is none",
     f"{TOTALS} --no-header": "--header is for text files: 'readings.parquet' is none",
