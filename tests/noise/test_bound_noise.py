@@ -310,9 +310,9 @@ def test_adaptive_blocks_and_fleets_whose_chain_stands_still_are_seen(monkeypatc
     advance_rows = adaptive_pass.advance_rows
 
     def still_chains(*given: np.ndarray) -> int:
-        before = given[9]["chain"].copy()
+        before = given[8]["chain"].copy()
         done = advance_rows(*given)
-        given[9]["chain"] = before
+        given[8]["chain"] = before
         return done
 
     monkeypatch.setattr(adaptive_pass, "advance_rows", still_chains)
