@@ -169,6 +169,26 @@ def test_exact_losses_are_within_the_claim(case: str, delta: float) -> None:
     assert worst > (0.4 if case == "keys" else 0.5) * most
 
 
+@pytest.mark.parametrize(
+    "given", [{"keys": "public"}, {"keys": fastdp.PrivateKeys(), "delta": 1e-15}], ids=["public", "private"]
+)
+def test_noise_of_one_secret_at_two_scales_shares_no_word(given: dict[str, Any]) -> None:
+    """Another released key widens the noise of all; a key whose rows stay must not show its sums by that."""
+    found = []
+    for regions in ("ab", "abc"):
+        keys = "".join(100 * region for region in regions)
+        frame = table_of([[1.0] * 4] * len(keys), keys)
+        table = released(frame, {"*": "count"}, by="key", epsilon=16.0, seed=None, key=b"k" * 32, **given)
+        found += table.released.sums
+        assert found[-1].steps.shape == (1, 4, len(regions))
+    narrow, wide = (math.sqrt(each.noise[0].variance) for each in found)
+    assert narrow < wide
+    # The numbers, if both had one draw at two scales.
+    guessed = (wide * found[0].steps[0] - narrow * found[1].steps[0, :, :2]) / (wide - narrow)
+    exact = table.released.shares.plan.basis.numbers(np.full((1, 4, 2), 100))[0]
+    assert (np.abs(guessed - exact) > 0.1 * narrow).mean() > 0.5
+
+
 def homes(count: int, hours: int, seed: int = 2) -> tuple[pa.Table, np.ndarray]:
     """Rows of homes with a value in every hour, and true totals: waves, weekends, and a step that nothing knows."""
     rng, t = np.random.default_rng(seed), np.arange(hours)
