@@ -17,7 +17,7 @@ from fastdp.tables.shares import Shares, moved_by_calendar, shares_of
 #: A calendar is taken unasked where it is expected to err so many times less.
 BETTER = 3.0
 #: Columns of so many windows take some 100 MB; more windows get noise each.
-MAX_WINDOWS = 2**17
+MOST_WINDOWS = 2**17
 #: Expected value of a row, as a share of the bound.
 LIKELY = 0.2
 #: Sums are expected to be so many times the noise of one number, where nothing is known of them.
@@ -64,9 +64,9 @@ def with_path(shares: Shares, rows: float | None = None) -> Shares:
     if plan.misfit is not None or not plan.cells:
         return shares
     windows = (plan.stop or 0) - (plan.start or 0)
-    if windows > MAX_WINDOWS:
+    if windows > MOST_WINDOWS:
         if plan.asks_calendar:
-            raise plan.refused_basis(f"at most {MAX_WINDOWS:,} windows, not {windows:,}")
+            raise plan.refused_basis(f"at most {MOST_WINDOWS:,} windows, not {windows:,}")
         return shares
     spanned = windows if plan.periods is None else min(windows, plan.windows_of_unit)
     if not plan.asks_calendar and 2 * plan.contributions < spanned:
