@@ -22,7 +22,7 @@ from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_tail, tail_of, ways_of
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.functions import make_shares
-from fastdp.tables.paths import with_path
+from fastdp.tables.paths import MOST_WINDOWS, with_path
 from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.reach import counter_of
@@ -269,7 +269,8 @@ def plan(
 
     def at(number: float, **changed: Any) -> Plan:
         made = make_shares(asked, time, epsilon=number, **given | changed)
-        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence, beside=bool(changed))
+        of_keys = 1 if isinstance(keys, PrivateKeys) else keys
+        return _planned(made, windows, of_keys, rows, mean, confidence, beside=bool(changed))
 
     def with_ways(found: Plan) -> Plan:
         if not isinstance(unit, Person) or unit.per_window is None or windows == 1:
@@ -351,6 +352,7 @@ def _planned_array(
 def _planned(
     shares: Shares,
     windows: int,
+    of_keys: int,
     rows: float | None,
     mean: float | Mapping[str, float] | None,
     confidence: float,
@@ -359,8 +361,13 @@ def _planned(
 ) -> Plan:
     """Errors of a release; ``beside`` another one they may hide every number."""
     plan, first = shares.plan, shares.plan.start or 0
-    keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    shares = with_path(shares.settled(first, first + windows, *keys.sizes), rows)
+    # Noise in each window and key is that of the first ones; a calendar's depends on all.
+    by_calendar = plan.misfit is None and windows <= MOST_WINDOWS
+    windows = windows if by_calendar else min(windows, MAX_WINDOWS)
+    shown = plan.keys[: max(1, MAX_WINDOWS * MAX_KEYS // windows)]
+    keys = KeySet(plan.by, shown if plan.key_rule == "given" else [(0,)] * len(plan.by))
+    nodes = [1, of_keys][: len(keys.sizes)] if by_calendar else keys.sizes
+    shares = with_path(shares.settled(first, first + windows, *nodes), rows)
     plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
@@ -382,7 +389,7 @@ def _planned(
     span, unknown = (first, first + windows), unknown_tails(plan, quantities, expected=True)
     released = released_of(shares, span, keys, measured, unknown | tails, simulated=False)
     if plan.basis is not None:
-        left = math.sqrt(plan.basis.rest * max(1, plan.cells or 1))
+        left = math.sqrt(plan.basis.rest * windows * keys.size)
         released = replace(released, residuals=tuple(Number(left * float(each), 0.0) for each in cells))
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
