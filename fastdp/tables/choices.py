@@ -239,10 +239,11 @@ def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
 
 
 def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
-    """A warning if many rows are dropped, which names `where` the bound may be wider."""
+    """A warning if many rows are dropped, for which answers are scaled up; `where` names what may be wider."""
     both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
     deviation = math.sqrt(rows.dropped.variance + MANY_DROPPED**2 * both.variance)
-    if both.known and rows.dropped.value - MANY_DROPPED * both.value > CLEAR * deviation:
+    known = rows.counted.known and rows.dropped.known
+    if known and rows.dropped.value - MANY_DROPPED * both.value > CLEAR * deviation:
         share = min(1.0, rows.dropped.value / both.value)
         warn(
             f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
