@@ -23,10 +23,11 @@ from fastdp.noise.sampler import (
 )
 from fastdp.tables.quantities import FIRST_SUMS, CellRows, drawn, not_finite
 from fastdp.tables.released import Measured, RowNumbers
-from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask, Shares, shares_of
+from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, UNIT, WEIGHT, ColumnTask, Shares, shares_of
 from fastdp.tables.sizes import PARTS, Choice, Number, Side, Unit, beyond, choose, edges_of
 from fastdp.tables.tails import Tail
 from fastdp.thresholds.base import draw_noise, held_out
+from fastdp.units import MOST_DROPPED
 from fastdp_kernels.tables import window_sums
 
 #: Noise is as large as numbers up to so many deviations, unless all together have so many.
