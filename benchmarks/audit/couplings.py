@@ -34,8 +34,8 @@ from fastdp.smoothers import Recent
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.array_rule import ArrayRule
+from fastdp.streams.columns import RowKeys, RowValues, Streams
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.state import RowKeys, RowValues, Streams
 from fastdp.streams.stream_machine import Schedule
 from fastdp.tables import choices as table_choices
 from fastdp.tables import online, shares

@@ -27,8 +27,8 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.points import domains
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.columns import ZERO, RowKeys
 from fastdp.streams.pak import RunningSum
-from fastdp.streams.state import ZERO, RowKeys
 from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns
 

@@ -8,7 +8,7 @@ import numpy as np
 import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
-from fastdp.noise.bulk import PrefixNoise, draw_cell_noise
+from fastdp.noise.bound_noise import PrefixNoise, draw_cell_noise
 from fastdp.noise.key import Key
 from fastdp.noise.public_draws import discrete_gaussian
 from fastdp.noise.sampler import laplace_distribution

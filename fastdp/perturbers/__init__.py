@@ -2,7 +2,7 @@
 
 from fastdp.perturbers.base import HierarchyShape as HierarchyShape
 from fastdp.perturbers.base import Perturber
-from fastdp.perturbers.block_noise import Blocks, Flat, WindowTree, tree_for_window
+from fastdp.perturbers.blocks import Blocks, Flat, WindowTree, tree_for_window
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.perturbers.toeplitz import Toeplitz
 

@@ -1,8 +1,9 @@
 """Streams of values: publishers, and releases of finished arrays.
 
 ``methods`` have parameters, ``publisher`` takes values and lets them leave; ``stream_machine`` is a step: theta is
-chosen in ``holdout``, and ``fixed_blocks`` or ``adaptive_blocks`` draw noise and close blocks, in the kernels
-``fixed_pass`` and ``adaptive_pass``; ``rows`` do so for many streams (``release_many``, ``fleet``).
+chosen in ``holdout``, ``fixed_blocks`` draws noise by trees (``perturbers``) and closes blocks in the kernel
+``fixed_pass``, ``adaptive_blocks`` does both in ``adaptive_pass``; ``rows`` do so for many streams (``release_many``,
+``fleet``).
 :func:`fastdp.release` is ``array_rule``.
 """
 

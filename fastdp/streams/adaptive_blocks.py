@@ -22,10 +22,10 @@ from fastdp.noise.chain_keys import Chain
 from fastdp.noise.key import ENABLED, Key
 from fastdp.noise.sampler import Distribution, noise_distribution
 from fastdp.perturbers import Blocks, HierarchyShape
-from fastdp.perturbers.block_noise import FINE
+from fastdp.perturbers.blocks import FINE
 from fastdp.releases.revised import RevisedStream
+from fastdp.streams.columns import RowKeys, RowValues, Streams, new_rows
 from fastdp.streams.fixed_blocks import next_chain, start_chains
-from fastdp.streams.state import RowKeys, RowValues, Streams, new_rows
 from fastdp_kernels.streams import adaptive_pass, block_lengths, seasons
 from fastdp_kernels.streams.adaptive_pass import ADAPTIVE_ROW, BLOCK, BY_SCALE, SINGLES
 

@@ -17,7 +17,7 @@ import numpy as np
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Flags, Floats, Indices, Integers, Records
 from fastdp.noise import chain_keys
-from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
 from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
@@ -26,7 +26,7 @@ from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.published_answer import ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means, start_rows, step_rows
-from fastdp.streams.state import NamedKeys, RowKeys, RowValues, Streams, new_rows
+from fastdp.streams.columns import NamedKeys, RowKeys, RowValues, Streams, new_rows
 from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.streams import fixed_pass, hierarchy_nodes
 

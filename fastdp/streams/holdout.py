@@ -7,7 +7,7 @@ import numpy as np
 from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Key
-from fastdp.streams.state import RowKeys
+from fastdp.streams.columns import RowKeys
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import RowChooser, held_out
 

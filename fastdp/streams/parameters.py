@@ -32,7 +32,7 @@ from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.perturbers.base import GroupPerturber, NamedNoise, NormalPerturber, Tree
-from fastdp.perturbers.block_noise import FINE, BlocksShape
+from fastdp.perturbers.blocks import FINE, BlocksShape
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, put, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother

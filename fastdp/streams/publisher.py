@@ -20,9 +20,9 @@ from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.columns import Streams as State
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
-from fastdp.streams.state import Streams as State
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal

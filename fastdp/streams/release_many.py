@@ -18,12 +18,12 @@ from fastdp.releases.published_answer import ReleasedNodes
 from fastdp.releases.release import Ids, Release
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
+from fastdp.streams.columns import RowKeys, RowValues
+from fastdp.streams.columns import Streams as States
 from fastdp.streams.fixed_blocks import BATCH_WORDS
 from fastdp.streams.holdout import choose_thetas
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.state import RowKeys, RowValues
-from fastdp.streams.state import Streams as States
 from fastdp.streams.stream_machine import NotFiniteError, Schedule
 from fastdp.thresholds.base import RowChooser
 from fastdp.validation import refusal

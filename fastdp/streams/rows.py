@@ -20,9 +20,9 @@ from fastdp.noise.words import Words
 from fastdp.state import codec
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, reach_of, reaching
+from fastdp.streams.columns import NamedKeys, RowKeys, RowValues, Streams
 from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.release_many import concurrently
-from fastdp.streams.state import NamedKeys, RowKeys, RowValues, Streams
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels.streams.block_lengths import SCALES
 from fastdp_kernels.streams.seasons import SEASON
@@ -118,8 +118,8 @@ MAX_KEPT = 2**31
 class StreamRows(Rows):
     """Streams of values: the pass of a publisher, for all rows of a call.
 
-    The columns are those of :class:`fastdp.streams.state.Streams`, rows and seasons as numbers, and then numbers and
-    secrets of the streams' keys.
+    The columns are those of :class:`fastdp.streams.columns.Streams`, rows and seasons as numbers, and then numbers
+    and secrets of the streams' keys.
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:

@@ -24,10 +24,10 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed, reach_of, singles_of
+from fastdp.streams.columns import NO_FLOATS, ZERO, RowKeys, RowValues, Streams
 from fastdp.streams.fixed_blocks import HALF, FixedBlocks, next_chain
 from fastdp.streams.holdout import choose_theta
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.state import NO_FLOATS, ZERO, RowKeys, RowValues, Streams
 from fastdp.thresholds import Chooser
 from fastdp_kernels.streams.adaptive_pass import ADAPTIVE_ROW
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.noise.chain_keys import start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import (

@@ -19,7 +19,7 @@ from scipy import special
 
 from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.noise import bulk
+from fastdp.noise import bound_noise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, LaplaceDistribution, laplace_distribution, sigma_of_loss
@@ -229,7 +229,7 @@ def counts_suffice(epsilon: float, delta: float, contributions: int, share: floa
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
     """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
-    noise = bulk.draw_cell_noise(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
+    noise = bound_noise.draw_cell_noise(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
     return noisy, (noisy >= rule.threshold) & (sums > 0)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fastdp.data.column import arrow, as_arrow
 from fastdp.kinds import Flags, Integers
-from fastdp.noise import bulk
+from fastdp.noise import bound_noise
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.state import codec
@@ -350,7 +350,7 @@ class OnlineKeys:
         new[:old], new[old:, 2] = self.facts, HIDDEN
         if self.size > old:
             own, zeros = key.within("keys", "bars"), np.zeros((1, 1, self.size - old), np.int64)
-            new[old:, 1] = bulk.draw_cell_noise(zeros, [rule.noise], own, 0, named[old:])[0, 0]
+            new[old:, 1] = bound_noise.draw_cell_noise(zeros, [rule.noise], own, 0, named[old:])[0, 0]
         running, bars, begins = new.T
         windows, codes, weights = cells
         weighed = np.zeros(self.size, np.bool_)
@@ -367,7 +367,7 @@ class OnlineKeys:
             exact[0] += running[hidden]
             np.cumsum(exact, axis=0, out=exact)
             own = key.within("keys", "windows")
-            noise = bulk.draw_cell_noise(exact[None], [rule.noise], own, first, named[hidden])[0]
+            noise = bound_noise.draw_cell_noise(exact[None], [rule.noise], own, first, named[hidden])[0]
             bar = rule.thresholds(first - start, last - start)[:, None] + bars[hidden]
             passed: Flags = (exact + noise >= bar) & (exact > 0)
             come = passed.any(axis=0) & (begins[hidden] == HIDDEN)

@@ -239,12 +239,19 @@ def plan(
         of_tables |= {"levels": levels or None, "windows": None if windows == 1 else windows}
         for name, value in {**of_tables, "keys": None if keys == 1 else keys}.items():
             if value is not None:
-                raise refusal(name, value, "none beside size, which is of an array without windows and keys")
+                beside = f"{argument(size=...)}, which is of an array without windows and keys"
+                raise ParameterError(f"{name}: expected none beside {beside}", parameter=name)
         if not isinstance(unit, Rows) or unit.per is not None:
-            raise refusal("unit", unit, "Rows(k) beside size: k consecutive values")
+            kind = type(unit).__name__
+            raise ParameterError(
+                f"unit is a {kind}: expected a number of consecutive values, without a person or period, beside "
+                f"{argument(size=...)}"
+            )
         return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
     if statistics is None:
-        raise refusal("statistics", None, "statistics of a table by column, or the size of a finished array")
+        raise ParameterError(
+            f"expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished array"
+        )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
@@ -322,9 +329,10 @@ def _planned_array(
     if isinstance(bounds, tuple) and bounds[0] == 0:
         bounds = bounds[1]
     if isinstance(bounds, (Mapping, tuple, Value)):
-        raise refusal("bounds", bounds, "one number beside size: the bound of a value, from 0")
+        only = f"one number beside {argument(size=...)}: the bound of a value, from 0"
+        raise ParameterError(f"bounds: expected {only}", parameter="bounds")
     if isinstance(mean, Mapping):
-        raise refusal("mean", mean, "one number beside size")
+        raise ParameterError(f"mean: expected one number beside {argument(size=...)}", parameter="mean")
     if mean is not None:
         mean = validation.real("mean", mean)
     unit, shares = plan_array(

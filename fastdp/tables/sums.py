@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastdp.kinds import Floats, Integers
-from fastdp.noise import bulk
+from fastdp.noise import bound_noise
 from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
 from fastdp.tables.quantiles import Parts, excess_at, nodes_of, places_of
@@ -123,7 +123,7 @@ class _Noisy:
         bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)
         each = distributions * (len(bound) // len(distributions))
         groups = self.keys.digests(0 if group[0].name == "table" else level.depth)
-        noise = bulk.draw_cell_noise(bound, each, own, self.span[0], groups)
+        noise = bound_noise.draw_cell_noise(bound, each, own, self.span[0], groups)
         noisy = sums + noise[: len(sums)]
         noisy.flags.writeable = False
         return Measured(level, group, noisy, tuple(map(drawn, distributions)))

@@ -11,7 +11,7 @@ from scipy import linalg
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.perturbers import Flat, Toeplitz, toeplitz
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
 from fastdp.releases.intervals import correlated_variances

@@ -9,7 +9,7 @@ from benchmarks.audit.controls import peeking_blocks
 from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
 from fastdp.streams.adaptive_blocks import Closed
-from fastdp.streams.state import RowKeys, RowValues
+from fastdp.streams.columns import RowKeys, RowValues
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import no_counts, sum_adaptive

@@ -208,7 +208,13 @@ CASES: dict[str, Case] = {
     ),
     "median": Case(
         lambda: fastdp.StreamPublisher(
-            threshold=NoisyMax(), perturber=Hierarchy(), smoother=Median(), epsilon=1.0, bound=64, holdout=40, seed=1
+            threshold=NoisyMax(),
+            perturber=Hierarchy(prune=1),
+            smoother=Median(),
+            epsilon=1.0,
+            bound=64,
+            holdout=40,
+            seed=1,
         ),
         _chunks(50, 50, 50),
     ),

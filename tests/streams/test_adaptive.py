@@ -19,7 +19,7 @@ from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.guarantee import Guarantee, fraction_of, of_group
 from fastdp.integer_grid import make_event_grid
 from fastdp.noise.key import Binding, Key
-from fastdp.perturbers import Blocks, Flat, Hierarchy, block_noise
+from fastdp.perturbers import Blocks, Flat, Hierarchy, blocks
 from fastdp.smoothers import Recent
 from fastdp.streams import adaptive_blocks
 from fastdp.streams.methods import Adaptive
@@ -110,7 +110,7 @@ def test_release_equals_the_oracle(epsilon: float, holdout: int, resolution: flo
 
 @pytest.fixture
 def short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_noise, "LEAST_GROUP", 128)
+    monkeypatch.setattr(blocks, "LEAST_GROUP", 128)
 
 
 @pytest.mark.usefixtures("short_groups")

@@ -14,8 +14,8 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
+from fastdp.streams.columns import RowKeys
 from fastdp.streams.methods import as_smoother
-from fastdp.streams.state import RowKeys
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdp.noise import bulk
+from fastdp.noise import bound_noise
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
@@ -173,8 +173,8 @@ def forced(script: Script) -> Iterator[Hidden]:
         return _Noise(size, partial(chosen, distribution=distribution))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: draw(*given))
-        patch.setattr(bulk, "draw_cell_noise", draw_cell_noise)
+        patch.setattr(bound_noise.PrefixNoise, "draw", lambda _, *given: draw(*given))
+        patch.setattr(bound_noise, "draw_cell_noise", draw_cell_noise)
         patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(choices, "draw_noise", noise_of_rows)
         yield hidden

@@ -13,7 +13,7 @@ import fastdp
 from benchmarks.audit.couplings import CONTROLS, SHIPPED, planted, turning
 from fastdp.errors import ParameterError
 from fastdp.noise import chain_keys, sampler
-from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution

@@ -26,7 +26,7 @@ import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
 from fastdp.kinds import Integers, Json
-from fastdp.noise import bulk
+from fastdp.noise import bound_noise
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.tables.shares import shares_of
 from fastdp_lab.audit.couplings import check
@@ -211,7 +211,7 @@ def keys_named(hides: bool = False) -> Iterator[Tests]:
 
     def draw_cell_noise(sums: Integers, distributions: Any, key: Any, first: int, rows: Any) -> Integers:
         if key.labels[-2:-1] != ("keys",):
-            return bulk.draw_cell_noise(sums, distributions, key, first, rows)
+            return bound_noise.draw_cell_noise(sums, distributions, key, first, rows)
         noise, fresh = sums.copy(), key.labels[-1] == "windows"
         for k, row in enumerate(rows.tolist()):
             own, out = key.within(*row), noise[0, :, k].copy()
@@ -221,7 +221,7 @@ def keys_named(hides: bool = False) -> Iterator[Tests]:
             tests[check.name_of(own, CELL)] |= weights if fresh else {}
         return noise
 
-    with mock.patch("fastdp.tables.online.bulk", mock.Mock(draw_cell_noise=draw_cell_noise)):
+    with mock.patch("fastdp.tables.online.bound_noise", mock.Mock(draw_cell_noise=draw_cell_noise)):
         yield tests
 
 

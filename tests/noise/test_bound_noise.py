@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.noise import bulk, chain_keys, gaussian, sampler
+from fastdp.noise import bound_noise, chain_keys, gaussian, sampler
 from fastdp.noise import key as drawn_once
 from fastdp.noise import words as key_words
-from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Binding, DrawnTwiceError, DrawnWords, Key
 from fastdp.noise.words import Purpose, StreamId, WordStream, joined_words, node_words
@@ -38,7 +38,7 @@ DISTRIBUTIONS = {
 }
 ROWS = [("a", 1), ("b", None), ("a", 2)]
 #: Cells of two windows before a new key, and two behind.
-FIRST = bulk.WINDOWS_OF_A_KEY - 2
+FIRST = bound_noise.WINDOWS_OF_A_KEY - 2
 
 
 def fresh(number: int = 1) -> tuple[Key, np.ndarray]:
@@ -62,9 +62,9 @@ def naive_draw(distribution) -> oracle.Draw:
 @pytest.mark.parametrize("cuts", [[], [1, 2, 100], [150]])
 @pytest.mark.parametrize("member", [0, 300])
 def test_the_naive_rule_however_sums_are_cut(distribution, cuts, member, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bulk, oracle):
-        monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is bulk else "SUMS", 64)
-    monkeypatch.setattr(bulk, "CHUNK", 32)
+    for module in (bound_noise, oracle):
+        monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is bound_noise else "SUMS", 64)
+    monkeypatch.setattr(bound_noise, "CHUNK", 32)
     sums = np.random.default_rng(3).integers(-(2**63), 2**63, 200)
     key, chain = fresh()
     naive = oracle.PrefixNoise(key.reveal(), whole(chain), naive_draw(distribution), 5, member)
@@ -83,13 +83,13 @@ def digests(rows: list[tuple] = ROWS) -> np.ndarray:
 
 
 def cells(sums: np.ndarray, distributions, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:
-    return bulk.draw_cell_noise(sums, distributions, key, first, digests(rows))
+    return bound_noise.draw_cell_noise(sums, distributions, key, first, digests(rows))
 
 
 @pytest.mark.parametrize("distributions", [["laplace"], ["laplace", "small"], ["small", "wide laplace", "large"]])
 @pytest.mark.parametrize("first", [FIRST, -3])
 def test_cells_have_the_noise_of_the_naive_rule(distributions, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 2)
+    monkeypatch.setattr(bound_noise, "CHUNK", 2)
     own = [DISTRIBUTIONS[name] for name in distributions]
     sums = np.random.default_rng(3).integers(-(2**63), 2**63, (len(distributions), 5, 3))
     key = Key.from_seed(8).of_stream(6)
@@ -120,7 +120,7 @@ def test_noise_of_a_cell_is_bound_to_all_that_names_it() -> None:
     noise = cells(zeros, [LAW, LAW], key, first, rows)
     others = [
         cells(zeros, [LAW, LAW], key, first + 1, rows),
-        cells(zeros, [LAW, LAW], key, first + bulk.WINDOWS_OF_A_KEY, rows),
+        cells(zeros, [LAW, LAW], key, first + bound_noise.WINDOWS_OF_A_KEY, rows),
         cells(zeros, [LAW, LAW], key, first, ROWS[2:]),
         cells(zeros, [LAW, LAW], key.of_stream(1), first, rows),
         cells(zeros, [LAW, LAW], key.within("other"), first, rows),
@@ -140,7 +140,7 @@ def test_a_table_without_keys_or_windows_has_no_noise() -> None:
 def asked_of(monkeypatch: pytest.MonkeyPatch, sums: np.ndarray) -> tuple[list[bytes], np.ndarray]:
     """The questions to AES, and the noise."""
     asked: list[bytes] = []
-    ask = bulk._ask
+    ask = bound_noise._ask
 
     def noted(cipher, blocks):
         raw = bytes(blocks[0])
@@ -149,7 +149,7 @@ def asked_of(monkeypatch: pytest.MonkeyPatch, sums: np.ndarray) -> tuple[list[by
 
     key, chain = fresh(2)
     with monkeypatch.context() as patch:
-        patch.setattr(bulk, "_ask", noted)
+        patch.setattr(bound_noise, "_ask", noted)
         return asked, PrefixNoise(key).draw(sums, LAW, chain, 0)
 
 
@@ -173,7 +173,7 @@ def test_an_altered_replay_meets_other_noise_from_there_on(monkeypatch: pytest.M
 def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """All words that draws of a distribution that rejects often have asked for are different ones."""
     words: dict[tuple[int, int, int], int] = {}
-    fill = bulk.fill_noise
+    fill = bound_noise.fill_noise
 
     def noted(out, distribution, first, further):
         call = len(words)
@@ -186,7 +186,7 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
         words.update({(call, 0, at): word for at, word in enumerate(first.tolist())})
         fill(out, distribution, first, more)
 
-    monkeypatch.setattr(bulk, "fill_noise", noted)
+    monkeypatch.setattr(bound_noise, "fill_noise", noted)
     PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), DISTRIBUTIONS["small"], np.zeros(4, np.uint64), 0)
     cells(np.zeros((3, 1000, 3), np.int64), [DISTRIBUTIONS["small"]] * 3, Key.from_seed(1))
     assert sum(k > 0 for _, k, _ in words) > 20
@@ -194,7 +194,7 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_draw_has_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "WORDS_OF_A_DRAW", 1)
+    monkeypatch.setattr(bound_noise, "WORDS_OF_A_DRAW", 1)
     with pytest.raises(OverflowError, match="more than 1 words"):
         PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), DISTRIBUTIONS["small"], np.zeros(4, np.uint64), 0)
 
@@ -203,7 +203,7 @@ def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
     zeros = np.zeros((1, 2, 3), np.int64)
     with monkeypatch.context() as patch:
-        patch.setattr(bulk.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
+        patch.setattr(bound_noise.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
         with pytest.raises(DrawnTwiceError, match="the same words"):
             cells(zeros, [LAW], key)
     key = key.again()
@@ -310,9 +310,9 @@ def test_adaptive_blocks_and_fleets_whose_chain_stands_still_are_seen(monkeypatc
     advance_rows = adaptive_pass.advance_rows
 
     def still_chains(*given: np.ndarray) -> int:
-        before = given[9]["chain"].copy()
+        before = given[8]["chain"].copy()
         done = advance_rows(*given)
-        given[9]["chain"] = before
+        given[8]["chain"] = before
         return done
 
     monkeypatch.setattr(adaptive_pass, "advance_rows", still_chains)
