@@ -88,8 +88,8 @@ class Job:
             )
         if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
             raise ParameterError(
-                "statistics, keys: expected counts, sums, means and variances of given keys in a job, because its "
-                "shards are added up (private keys, quantiles, nunique and reach: fastdp.Windows in one process)"
+                "statistics: expected counts, sums, means and variances in a job, because its shards are added up "
+                "(quantiles, nunique and reach: fastdp.Windows in one process)"
             )
         self.name, self.secret = name, secret
 
