@@ -22,6 +22,8 @@ MICROSECOND = timedelta(microseconds=1)
 CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
 ACCEPTED = "a length such as '15min', '1h', '90s', '1d', '1w', '1mo' or '1y'"
 MAX_ROWS = 2**40
+#: Rows dropped of a person count up to so many times those that are kept.
+MOST_DROPPED = 4
 #: Numbers of a table that get noise, where a person has rows in most windows.
 BasisName = Literal["auto", "calendar", "windows"]
 
@@ -128,8 +130,9 @@ class Person:
         (mean, waves of a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the
         first window on. "auto": what :func:`fastdp.plan` expects to err three times less.
     most : int, optional
-        Publicly known most rows of a person (in each ``per``), up to five times ``rows``: intervals then have both
-        ends.  Privacy does not depend on it.
+        Publicly known most rows of a person (in each ``per``), at least ``rows`` and at most four times ``rows``, and
+        ``per_window`` (or ``rows``) more: intervals then have both ends.  Where it is no more than those that count,
+        none are dropped, and their share is for the sums.  Privacy does not depend on it.
 
     Examples
     --------
@@ -150,6 +153,18 @@ class Person:
         if self.basis not in ("auto", "windows") and self.per_window is None:
             accepted = "'auto' or 'windows' without per_window, the rows of a person that count in one window"
             raise refusal("basis", self.basis if isinstance(self.basis, str) else None, accepted)
+        if self.most is None or self.rows == "auto":
+            return
+        if self.per_window is None and self.most < self.rows:
+            raise refusal(
+                "most", self.most, f"at least rows = {self.rows}, or fewer rows, because noise grows with rows"
+            )
+        if self.most > (known := self.known_rows(self.rows)):
+            raise refusal("most", self.most, f"at most {known}: no number holds more rows of a person")
+
+    def known_rows(self, rows: int) -> int:
+        """Rows of a person of which it is known how many there are, if so many count."""
+        return MOST_DROPPED * rows + min(rows, self.per_window or rows)
 
 
 #: The unit of privacy of a table: its column, the rows of it that count (in each ``per``), and ``per_window``.

@@ -130,6 +130,13 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def check_mean(value: float, low: float, high: float) -> float:
+    """An expected mean; ParameterError for one that no values within the bound have."""
+    if not low <= value <= high:
+        raise refusal("mean", value, f"a mean of values from {low:g} to {high:g}, their bound, or a wider bound")
+    return value
+
+
 def probability(name: str, value: object) -> float:
     """`value` as a float in (0, 1)."""
     number = real(name, value)

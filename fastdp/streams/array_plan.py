@@ -11,6 +11,7 @@ from fastdp.kinds import Floats
 from fastdp.noise.key import Key
 from fastdp.notebook import as_html, as_text
 from fastdp.streams.array_rule import NAMES, ArrayRule
+from fastdp.validation import check_mean
 
 #: A low theta, as a part of the bound, that is shown beside the bound; a mean, likewise, if none is given; and the
 #: part of all values whose sum is shown beside the total.
@@ -70,7 +71,7 @@ def plan_array(
 ) -> tuple[str, ArrayShares]:
     """Unit of :func:`fastdp.release` of `size` values, and its shares and errors if their mean is `mean`."""
     rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta, key=Key.from_seed(0))
-    mean = rule.bound * USUAL_MEAN if mean is None else min(max(mean, 0.0), rule.bound)
+    mean = rule.bound * USUAL_MEAN if mean is None else check_mean(mean, 0.0, rule.bound)
     lengths = rule.block_lengths or [size]
     low = [round(rule.top * LOW_THETA)] if rule.shares.threshold else []
     starts, stops, outcomes = np.zeros(2, np.int64), np.array([size, -(-size // PART)]), []

@@ -32,10 +32,10 @@ from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram, Parts, places_of
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
-from fastdp.tables.shares import MOST_DROPPED
 from fastdp.tables.sizes import Number, one_sided, parts, two_sided, unseen
 from fastdp.tables.statistics import DROPPED, Answer, Estimate, Statistic
 from fastdp.tables.tails import Tail
+from fastdp.units import Person
 
 #: Standard error of the dropped rows' share in a window, beside that of a key, as a share of it.
 BETWEEN = 0.5
@@ -388,33 +388,25 @@ class View:
         if released.begins is not None and self.depth < len(released.parents):
             return "a key's rows before its first window are in no number"
         plan = released.shares.plan
-        if plan.who is None or self._keeps_all:
+        if not isinstance(plan.unit, Person) or plan.keeps_all:
             return ""
         if rows is None:
             return DROPPED
         # Dropped rows are known of up to so many.
-        k = plan.contributions
-        known = MOST_DROPPED * k + min(k, plan.per_window or k)
+        known = plan.unit.known_rows(plan.contributions)
         if plan.unit.most is not None and plan.unit.most <= known:
             return ""
         return f"a person's rows beyond {known:,} are in no number; Person(most=) of up to that gives both ends"
 
-    @property
-    def _keeps_all(self) -> bool:
-        """True if it is public that no row of a person is dropped."""
-        plan = self.released.shares.plan
-        most = plan.unit.most
-        return most is not None and most <= min(plan.contributions, plan.per_window or plan.contributions)
-
     def dropped(self) -> float:
         rows = self.released.rows
-        if rows is None or self._keeps_all:
+        if rows is None or self.released.shares.plan.keeps_all:
             return 0.0
         return max(rows.dropped.value, 0.0) + one_sided(self.confidence) * math.sqrt(rows.dropped.variance)
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows
-        if rows is None or self._keeps_all:
+        if rows is None or self.released.shares.plan.keeps_all:
             return part
         kept = max(rows.counted.value, math.sqrt(rows.counted.variance))
         # Noise is no estimate.

@@ -23,10 +23,11 @@ from fastdp.noise.sampler import (
 )
 from fastdp.tables.quantities import FIRST_SUMS, CellRows, drawn, not_finite
 from fastdp.tables.released import Measured, RowNumbers
-from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask, Shares, shares_of
+from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, UNIT, WEIGHT, ColumnTask, Shares, shares_of
 from fastdp.tables.sizes import PARTS, Choice, Number, Side, Unit, beyond, choose, edges_of
 from fastdp.tables.tails import Tail
 from fastdp.thresholds.base import draw_noise, held_out
+from fastdp.units import MOST_DROPPED
 from fastdp_kernels.tables import window_sums
 
 #: Noise is as large as numbers up to so many deviations, unless all together have so many.
@@ -239,10 +240,11 @@ def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
 
 
 def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
-    """A warning if many rows are dropped, which names `where` the bound may be wider."""
+    """A warning if many rows are dropped, for which answers are scaled up; `where` names what may be wider."""
     both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
     deviation = math.sqrt(rows.dropped.variance + MANY_DROPPED**2 * both.variance)
-    if both.known and rows.dropped.value - MANY_DROPPED * both.value > CLEAR * deviation:
+    known = rows.counted.known and rows.dropped.known
+    if known and rows.dropped.value - MANY_DROPPED * both.value > CLEAR * deviation:
         share = min(1.0, rows.dropped.value / both.value)
         warn(
             f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "

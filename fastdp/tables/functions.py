@@ -80,6 +80,9 @@ def make_shares(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     plan.check_basis()
+    if plan.chooses_rows and not plan.bounds_rows:
+        keys_of_reach = "a number, the keys in which a person counts: reach alone drops no rows to choose by"
+        raise refusal("rows", "auto", keys_of_reach)
     if plan.contributions > epsilon * MAX_ROWS:
         least = f"at least {plan.contributions / MAX_ROWS:.2g}: noise of {plan.contributions / epsilon:.2g} rows"
         raise refusal("epsilon", epsilon, f"{least} hides any table")

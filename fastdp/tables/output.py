@@ -217,7 +217,9 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
         found.append(("late", "rows that came after their window was closed are in no number"))
     if (rows := released.rows) is not None:
         told = "the number of their dropped rows is unknown"
-        if rows.share is not None:
+        if released.shares.plan.keeps_all:
+            told = f"none are dropped, as nobody has more than {released.shares.plan.unit.most:,} rows"
+        elif rows.share is not None:
             told = f"at least about {rows.share:.2g} of their rows were dropped"
         found.append(("persons", told))
     reasons: dict[str, list[str]] = {}

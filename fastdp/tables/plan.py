@@ -182,6 +182,12 @@ class TablePlan:
         """True if a statistic depends on which rows of a person count."""
         return self.who is not None and any(each.kind != "reach" for each in self.statistics)
 
+    @property
+    def keeps_all(self) -> bool:
+        """True if it is public that no row of a person is dropped."""
+        most, k = self.unit.most, self.contributions
+        return most is not None and not self.chooses_rows and most <= min(k, self.per_window or k)
+
     def is_person(self, name: str) -> bool:
         """True for a column that is asked for reach alone, of persons, who are read anyway."""
         return name == self.who and self.parts[name][0] == "reach"
@@ -270,6 +276,7 @@ class TablePlan:
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
             **({"basis": self._named_basis} if self.asks_calendar else {}),
+            **({"keeps_all": True} if self.keeps_all else {}),
         }
 
     @cached_property

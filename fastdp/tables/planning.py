@@ -23,7 +23,7 @@ from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.functions import make_shares
 from fastdp.tables.paths import MOST_WINDOWS, with_path
-from fastdp.tables.plan import MAX_CELLS
+from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.reach import counter_of
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
@@ -33,7 +33,7 @@ from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
 from fastdp.tables.tails import Tail
 from fastdp.units import ONE_ROW, Person, Rows, Unit
-from fastdp.validation import DAY, refusal
+from fastdp.validation import DAY, check_mean, refusal
 
 if TYPE_CHECKING:
     from fastdp.streams.array_plan import ArrayShares
@@ -196,8 +196,8 @@ def plan(
     rows : float, optional
         Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
-        Value expected of a row, of each column: with the expected rows errors are those of the clip that exponential
-        values of this mean would get, and the plan says where noise hides them.
+        Value expected of a row, within the bound, of each column: with the expected rows errors are those of the clip
+        that exponential values of this mean would get, and the plan says where noise hides them.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
@@ -239,12 +239,19 @@ def plan(
         of_tables |= {"levels": levels or None, "windows": None if windows == 1 else windows}
         for name, value in {**of_tables, "keys": None if keys == 1 else keys}.items():
             if value is not None:
-                raise refusal(name, value, "none beside size, which is of an array without windows and keys")
+                beside = f"{argument(size=...)}, which is of an array without windows and keys"
+                raise ParameterError(f"{name}: expected none beside {beside}", parameter=name)
         if not isinstance(unit, Rows) or unit.per is not None:
-            raise refusal("unit", unit, "Rows(k) beside size: k consecutive values")
+            kind = type(unit).__name__
+            raise ParameterError(
+                f"unit is a {kind}: expected a number of consecutive values, without a person or period, beside "
+                f"{argument(size=...)}"
+            )
         return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
     if statistics is None:
-        raise refusal("statistics", None, "statistics of a table by column, or the size of a finished array")
+        raise ParameterError(
+            f"expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished array"
+        )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
@@ -323,9 +330,10 @@ def _planned_array(
     if isinstance(bounds, tuple) and bounds[0] == 0:
         bounds = bounds[1]
     if isinstance(bounds, (Mapping, tuple, Value)):
-        raise refusal("bounds", bounds, "one number beside size: the bound of a value, from 0")
+        only = f"one number beside {argument(size=...)}: the bound of a value, from 0"
+        raise ParameterError(f"bounds: expected {only}", parameter="bounds")
     if isinstance(mean, Mapping):
-        raise refusal("mean", mean, "one number beside size")
+        raise ParameterError(f"mean: expected one number beside {argument(size=...)}", parameter="mean")
     if mean is not None:
         mean = validation.real("mean", mean)
     unit, shares = plan_array(
@@ -363,6 +371,9 @@ def _planned(
     plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
+    for column in plan.columns:
+        if column.bound is not None and (given := means[column.name]) is not None:
+            check_mean(given, *column.bound)
     scales = {each.name: _scale_of(means[each.name], shares.task(each.name).ends) for each in plan.chooses}
     shares, tails = _expected_tails(shares, rows or 0.0, scales)
     clips = {name: tail.clip for name, tail in tails.items()}
@@ -399,7 +410,7 @@ def _planned(
         if rows is None and each.per_row:
             raise refusal("rows", None, f"the rows of a window and key, which the error of {each.name} needs")
         found = _expected(released, answers, each, known and each.predicted)
-        if found.value is not None and not found.half_width < abs(found.value):
+        if found.value is not None and not found.half_width < _size(plan, each, found.value, rows or 0.0):
             tail, far = tails.get(each.column), None
             if tail is not None and answers.normal * found.std_error < abs(found.value):
                 far = tail.far(confidence)
@@ -408,24 +419,38 @@ def _planned(
         errors[each.name] = found
     if plan.key_rule != "private" and not beside:
         # Of how many keys all rows are is not known then.
-        _check_whole(released, answers, errors)
+        _check_whole(released, answers, errors, rows or 0.0)
     every = None if plan.calendar is None else plan.calendar.every
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
 
 
-def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected]) -> None:
+def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
+    """What an error is compared with: the number, or with values of both signs half the width of all that it may be.
+
+    These may cancel, so that a precise number is 0.
+    """
+    if statistic.column == ROWS:
+        return abs(value)
+    column = plan.column(statistic.column)
+    low, high = column.bound or column.ends
+    if low >= 0.0 or high <= 0.0:
+        return abs(value)
+    return (high - low) / 2.0 * (rows if statistic.adds_up else 1.0)
+
+
+def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected], rows: float) -> None:
     """ParameterError if noise hides every number, even that of all windows and keys together."""
-    told, span = "", (np.array([0]), np.array([released.edges.size - 1]))
+    told, span, plan = "", (np.array([0]), np.array([released.edges.size - 1])), released.shares.plan
     for each in released.statistics:
         expected = errors[each.name]
         if not expected.drowned:
             return
         whole = answers.about(each, *span, depth=0)
         value, error = float(whole.estimate[0, 0]), answers.normal * float(whole.std_error[0, 0])
-        if error < abs(value):
+        if error < _size(plan, each, value, rows * (plan.cells or 1)):
             return
         told = told or f"{each.name} of all rows would be {value:.4g} +- {error:.4g}; {expected.drowned}"
-    raise ParameterError(f"epsilon = {released.shares.plan.epsilon:.4g}: {told}", parameter="epsilon")
+    raise ParameterError(f"epsilon = {plan.epsilon:.4g}: {told}", parameter="epsilon")
 
 
 def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) -> tuple[Shares, dict[str, Tail]]:

@@ -12,8 +12,8 @@ from fastdp.noise.sampler import concentrated
 from fastdp.tables.calendar_basis import BITS
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.reach import NEW, counter_of
-from fastdp.tables.shares import MOST_DROPPED, Line, Shares
-from fastdp.units import Times, UnitRows
+from fastdp.tables.shares import Line, Shares
+from fastdp.units import MOST_DROPPED, Times, UnitRows
 
 #: Derivations of choices and numbers, for k rows of a unit, or dropped ones, and those without noise of the plan's
 #: kind.

@@ -174,7 +174,8 @@ class TableRelease:
         if plan.bounds_rows:
             counted = counted or self._number(shares, "counted", int(tally.rows[0]))
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, self._number(shares, "dropped", int(tally.rows[1])))
+            dropped = Number(0.0, 0.0) if plan.keeps_all else self._number(shares, "dropped", int(tally.rows[1]))
+            row_numbers = RowNumbers(counted, dropped)
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {

@@ -18,7 +18,7 @@ from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.quantities import MISSING_ENTRY, CellRows, not_finite
 from fastdp.tables.reach import EntryRows
-from fastdp.tables.shares import MOST_DROPPED
+from fastdp.units import MOST_DROPPED
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:

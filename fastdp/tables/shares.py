@@ -34,6 +34,7 @@ from fastdp.tables.plan import Clips, ColumnPlan, TablePlan
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity
 from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
+from fastdp.units import MOST_DROPPED
 from fastdp.validation import DAY, refusal
 
 #: Shares of the total: persons' rows that count, and that are dropped; rows of other keys, if those that are released
@@ -75,8 +76,6 @@ MAX_ROWS = 2**39
 WEIGHT = 2**26
 #: Integer weight of one count in a score, and the most that a candidate's size takes off.
 UNIT, MAX_PENALTY = 2**10, 2.0**61
-#: Rows dropped of a person count up to so many times those that are kept.
-MOST_DROPPED = 4
 #: Where clips are known.
 NO_NOISE = Noise(0.0, 0.0, 0.0, 0.0)
 #: Heads of the printed table.
@@ -368,7 +367,7 @@ def shares_of(plan: TablePlan) -> Shares:
     whole, k, power = Fraction(loss) ** (2 if gaussian else 1), plan.contributions, 2 if gaussian else 1
     used = {
         "counted": plan.bounds_rows,
-        "dropped": plan.bounds_rows,
+        "dropped": plan.bounds_rows and not plan.keeps_all,
         "others": plan.has_others and plan.selects_cells,
         "auto": plan.chooses_rows,
     }

@@ -559,7 +559,9 @@ def test_both_ends_hold_where_the_most_rows_of_a_person_are_public(case: str, ro
         )
         for name, truth in truths.items():
             low, high = table[name].interval(np.arange(5), np.arange(1, 6))
-            assert name == "v_mean" or not np.isnan(low + high).any()
+            # Of both signs a table may have one number.
+            one = name == "v_sum" and "the table one number" in str(table.metadata["missing"])
+            assert name == "v_mean" or one or not np.isnan(low + high).any()
             held += (~(low > truth + 1e-9) & ~(high < truth - 1e-9)).tolist()
         median = table["v_median"].interval(np.arange(5), np.arange(1, 6))
         assert np.isnan(median).all() == (not of_all)

@@ -333,6 +333,9 @@ def test_numbers_of_rows_have_noise_of_their_sensitivity():
     (many,) = said(choices.warn_of_dropped, rows._replace(dropped=rows.counted), 5, where)
     assert many.startswith("rows = 5: at least an estimated 50%")
     assert many.endswith(where)
+    # Nor is the answer scaled up where rows that count are lost in noise, though not all together.
+    lost = rows.counted._replace(variance=(rows.counted.value / 2.0) ** 2)
+    assert said(choices.warn_of_dropped, rows._replace(counted=lost, dropped=rows.counted), 5, where) == []
 
 
 def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted():

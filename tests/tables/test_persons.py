@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.data import source
 from fastdp.data.column import as_arrow
-from fastdp.errors import AccuracyWarning, DataError
+from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.tables import columns
 from fastdp.tables import rows as table_rows
@@ -276,6 +276,35 @@ def test_rows_are_counted_up_to_five_times_the_limit() -> None:
     assert value == pytest.approx(25_000, rel=0.05)
     assert 15_000 < low[0] <= 25_000
     assert np.isnan(high[0])
+
+
+def test_a_publicly_known_most_is_neither_below_what_counts_nor_past_what_is_known() -> None:
+    for options, wanted in (
+        ({"rows": 5, "most": 4}, "at least rows = 5"),
+        ({"rows": 5, "most": 26}, "at most 25"),
+        ({"rows": 672, "per_window": 1, "most": 2690}, "at most 2689"),
+    ):
+        with pytest.raises(ParameterError, match=f"most = {options['most']}: expected {wanted}"):
+            fastdp.Person("p", **options)
+    fastdp.Person("p", rows=672, per_window=1, most=2689)
+    frame = pa.table({"p": np.arange(5000) % 1000})
+    for unit in (fastdp.Person("p", rows=5, most=25), fastdp.Person("p", rows="auto", most=5)):
+        assert np.isfinite(fastdp.counts(frame, epsilon=4.0, unit=unit, seed=1).interval(0, 1)).all()
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("rows", [5, 4])
+def test_nothing_is_spent_on_dropped_rows_where_there_are_none(rows: int) -> None:
+    """By public knowledge; rows beyond it are dropped in silence."""
+    frame, asked = pa.table({"p": np.arange(5000) % 1000}), {"epsilon": 4.0, "seed": 1}
+    units = (fastdp.Person("p", rows, most=most) for most in (6, rows))
+    more, none = (fastdp.counts(frame, unit=unit, **asked) for unit in units)
+    told = [any("drop" in line for line in table.guarantee.derivation) for table in (more, none)]
+    assert told == [True, False]
+    assert none.dropped_rows == 0.0
+    assert "none are dropped, as nobody has more than" in str(none)
+    assert none.std_error(0, 1) < more.std_error(0, 1)
+    assert np.isfinite(none.interval(0, 1)).all()
 
 
 # Who is one person, and which spellings are one key.

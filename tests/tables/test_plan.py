@@ -441,7 +441,7 @@ def test_keys_and_noise_share_delta(who) -> None:
     assert math.isinf(promise(budget, simulated=False).rho)
 
 
-@pytest.mark.parametrize("mean", [0.5, 7.0, 9.9, 30.0])
+@pytest.mark.parametrize("mean", [0.5, 7.0, 9.9, 10.0])
 def test_the_expected_number_is_that_of_the_given_mean(mean: float) -> None:
     found = fastdp.plan({"x": "sum"}, epsilon=1.0, rows=1000, mean=mean, bounds=10.0).errors["x_sum"]
     assert found.value == pytest.approx(1000 * min(mean, 10.0), rel=0.05)
@@ -467,3 +467,30 @@ def test_a_sum_near_zero_of_both_signs_is_a_number() -> None:
     table = fastdp.aggregate(signed.abs(), {"x": "sum"}, epsilon=1.0, bounds=10.0, seed=1)
     assert table.sum([], []).size == 0
     assert table.interval([0, 0], [1, 1])[0].size == 2
+
+
+@pytest.mark.parametrize("kind", ["mean", "sum"])
+def test_values_of_both_signs_may_cancel(kind: str) -> None:
+    """A precise 0 is no drowned number; noise as wide as all that it may be is refused."""
+    given: dict[str, Any] = {"every": "1h", "windows": 168, "rows": 1000, "mean": 0.0}
+    for bounds in ((-10.0, 10.0), fastdp.Value(clip=(-10.0, 5.0))):
+        plan = fastdp.plan({"x": kind}, epsilon=1.0, bounds=bounds, **given)
+        assert not plan.errors[f"x_{kind}"].drowned
+        with pytest.raises(ParameterError, match="of all rows would be 0"):
+            fastdp.plan({"x": kind}, epsilon=1e-8, bounds=bounds, **given)
+
+
+def test_a_mean_that_no_values_have_is_refused() -> None:
+    given: dict[str, Any] = {"epsilon": 1.0, "rows": 400}
+    for bounds, mean in (
+        (10.0, 50.0),
+        (10.0, -1.0),
+        ((-5.0, 10.0), {"x": 11.0}),
+        (fastdp.Value(10.0, clip=2.0), 11.0),
+    ):
+        with pytest.raises(ParameterError, match=r"mean = .*: expected a mean of values from -?\d+ to 10"):
+            fastdp.plan({"x": "sum"}, bounds=bounds, mean=mean, **given)
+    with pytest.raises(ParameterError, match=r"mean = 20\.0: expected a mean of values from 0 to 10"):
+        fastdp.plan(size=100, bounds=10.0, epsilon=1.0, mean=20.0)
+    # Beyond a clip alone values have any size.
+    assert fastdp.plan({"x": "sum"}, bounds=fastdp.Value(clip=2.0), mean=11.0, **given).errors["x_sum"].value == 800.0

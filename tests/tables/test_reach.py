@@ -203,6 +203,12 @@ def test_what_reach_cannot_do_is_refused() -> None:
     unit = fastdp.Person("who", rows=2)
     with pytest.raises(ParameterError, match="reach of 'who', the persons"):
         fastdp.aggregate(frame([]), {"key": "reach"}, WEEKS, epsilon=1.0, unit=unit)
+    for call in (fastdp.plan, fastdp.Windows):
+        given = {"every": "1w"} if call is fastdp.plan else {"time": WEEKS}
+        with pytest.raises(ParameterError, match="rows = 'auto': expected a number, the keys"):
+            call(REACH, epsilon=1.0, unit=fastdp.Person("who", rows="auto"), **given)
+    with pytest.raises(ParameterError, match="rows = 'auto'"):
+        released([(0, 0, "a")], fastdp.Person("who", rows="auto"))
     with pytest.raises(ParameterError, match="expected a count or a sum"):
         released([(0, 0, "a")], unit).whole_numbers()
     missing = frame([(0, 0, "a")]).append_column("x", pa.nulls(1)).rename_columns(["at", "_", "key", "who"])
