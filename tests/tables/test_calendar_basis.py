@@ -278,7 +278,7 @@ def test_a_table_takes_the_calendar_where_it_errs_three_times_less() -> None:
     # Persons with rows in few windows.
     few = fastdp.Person("who", rows=60, per_window=1)
     time = fastdp.Time("at", "1h", start=BEGIN, stop=BEGIN + timedelta(hours=168))
-    with pytest.warns(AccuracyWarning, match="dropped"):
+    with pytest.warns(AccuracyWarning, match="noise"):
         assert "basis" not in fastdp.totals(frame, "kwh", time, epsilon=1.0, clip=2.0, unit=few, seed=1).metadata
     assert "basis" not in hourly(frame, 168, person={"basis": "windows"}).metadata
 
