@@ -167,6 +167,8 @@ def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
         if own is not None and earlier.noise_fingerprint != publisher.noise_fingerprint:
             raise StateError(f"state file {str(path)!r} is of a stream with another key or name: expected the same")
         publisher = earlier
+        if not given["quiet"]:
+            click.echo(f"{path}: {publisher.n_seen} values are recorded; expected those behind them", err=True)
     heading = publisher.n_seen <= publisher.holdout
     # A later run goes on under the first one's entry.
     paid = account(given, (lambda: None) if kept else None)

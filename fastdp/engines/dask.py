@@ -67,8 +67,8 @@ def table(frame: Foreign) -> EngineTable:
     -------
     EngineTable
         Windows and keys must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with ``by``.
-        Quantiles, distinct entries and ``Person(rows="auto")`` need one machine.  The release is bit for bit one
-        machine's.
+        Distinct entries, reach of :class:`fastdp.Rows` and ``Person(rows="auto")`` need one machine.  The release is
+        bit for bit one machine's.
 
     Notes
     -----

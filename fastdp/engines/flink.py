@@ -8,7 +8,8 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
-from fastdp.engines.windows import Released, Shard, Share, clock, machine_of, merge, owned
+from fastdp.engines.windows import Shard, clock, machine_of, merge, owned
+from fastdp.kinds import Json
 
 
 def release(rows: Foreign, job: Job) -> Foreign:
@@ -72,7 +73,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     states = engine("flink", "pyflink.datastream.state")
     shards = validation.integer("shards", shards, 1, 2**12)
-    machine_of(job)
+    private = machine_of(job).private
 
     def sealed(context: Foreign) -> Foreign:
         return context.get_state(states.ValueStateDescriptor("fastdp", types.PRIMITIVE_ARRAY(types.BYTE())))
@@ -97,7 +98,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
                 self._shard(number)
             self.rows.add(row)
 
-        def on_timer(self, timestamp: int, ctx: Foreign) -> Iterator[tuple[int, Share]]:
+        def on_timer(self, timestamp: int, ctx: Foreign) -> Iterator[Json]:
             to = clock(job, ctx.timer_service().current_watermark())
             if to is None:
                 return
@@ -112,13 +113,13 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
         def open(self, runtime_context: Foreign) -> None:
             self.state = sealed(runtime_context)
 
-        def process_element(self, value: tuple[int, Share], ctx: Foreign) -> Iterator[Released]:
-            after, released = merge(job, shards, self.state.value(), value[1])
-            if released:
+        def process_element(self, value: Json, ctx: Foreign) -> Iterator[Json]:
+            after, found = merge(job, shards, self.state.value(), value["share"])
+            if after is None:
                 self.state.clear()
             else:
                 self.state.update(after)
-            yield from released
+            yield from found
 
     def route(row: Mapping[str, Any]) -> Iterator[tuple[int, Foreign]]:
         yield from ((number, row) for number in owned(job, [row], shards).values())
@@ -127,4 +128,6 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
     numbers = rows.get_execution_environment().from_collection(list(range(shards)))
     starts = numbers.map(lambda number: (number, None))
     keyed = rows.flat_map(route).union(starts).key_by(itemgetter(0), types.INT())
-    return keyed.process(Collect()).key_by(itemgetter(0), types.LONG()).process(Merge())
+    place = itemgetter("place"), types.LONG()
+    merged = keyed.process(Collect()).key_by(*place).process(Merge())
+    return merged.key_by(*place).process(Merge()) if private else merged

@@ -88,8 +88,8 @@ class Job:
             )
         if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
             raise ParameterError(
-                "statistics, keys: expected counts, sums, means and variances of given keys in a job, because its "
-                "shards are added up (private keys, quantiles, nunique and reach: fastdp.Windows in one process)"
+                "statistics: expected counts, sums, means and variances in a job, because its shards are added up "
+                "(quantiles, nunique and reach: fastdp.Windows in one process)"
             )
         self.name, self.secret = name, secret
 
@@ -136,11 +136,11 @@ class Job:
     def _fleets(self) -> OrderedDict[bytes, Fleet]:
         return OrderedDict()
 
-    def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
-        """A fleet without streams, of all ids or of shard `part` = (k, n)."""
+    def fleet(self) -> Fleet:
+        """A fleet without streams."""
         if isinstance(self.machine, WindowsMachine):
             raise ParameterError(f"job = {validation.shown(self)}: expected a job of streams; windows have none")
-        return self._empty._empty(part)
+        return self._empty._empty()
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """Sealed state of `fleet`."""

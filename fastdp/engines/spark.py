@@ -14,7 +14,6 @@ from fastdp.data.column import arrow
 from fastdp.data.source import EngineTable, Source, check_names, open_source
 from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.engines.windows import (
-    Released,
     Shard,
     clock,
     machine_of,
@@ -197,7 +196,7 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
             shares = [] if to is None else shard.advance(to)
             self.handle.registerTimer(shard.next_end)
             self.state.update((shard.to_bytes(),))
-            yield pd.DataFrame(shares, columns=["window", "share"])
+            yield pd.DataFrame(shares, columns=["place", "share"])
 
     class Merge(processor):  # type: ignore[misc, valid-type]
         def init(self, handle: Foreign) -> None:
@@ -206,25 +205,27 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
         def handleInputRows(self, key: Foreign, rows: Iterator[Foreign], timerValues: Foreign) -> Iterator[Foreign]:  # noqa: N802, N803
             import pandas as pd
 
-            before, found = self.state.get(), list[Released]()
-            state = before and bytes(before[0])
-            for share in (each for part in rows for each in part["share"]):
-                state, found = merge(job, shards, state, bytes(share))
-            if found:
+            before, given = self.state.get(), [bytes(share) for part in rows for share in part["share"]]
+            state, found = merge(job, shards, before and bytes(before[0]), *given)
+            if state is None:
                 self.state.clear()
-                yield pd.DataFrame(found, columns=released.names)
             else:
                 self.state.update((state,))
+            if found:
+                yield pd.DataFrame(found)
 
     owner = _owner(lambda column: owners(job, {who or at: column}, shards), who or at).alias(SHARD)
     micros = [f.unix_micros(_column(at)).alias(MICROS)] if instants else []
     starts = frame.sparkSession.createDataFrame([(k,) for k in range(shards)], f"{SHARD} int").groupBy(SHARD)
+    shared = "place long, share binary"
     shares = (
         frame.select(*(_column(name).alias(own) for name, own in plain.items()), owner, *micros)
         .groupBy(SHARD)
-        .transformWithStateInPandas(Collect(), "window long, share binary", "Append", "EventTime", starts)
+        .transformWithStateInPandas(Collect(), shared, "Append", "EventTime", starts)
     )
-    return shares.groupBy("window").transformWithStateInPandas(Merge(), released, "Append", "None")
+    if machine_of(job).private:
+        shares = shares.groupBy("place").transformWithStateInPandas(Merge(), shared, "Append", "None")
+    return shares.groupBy("place").transformWithStateInPandas(Merge(), released, "Append", "None")
 
 
 # Tables of any size: Spark adds integers, the driver draws the noise.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, TypeVar
+from itertools import chain
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import as_arrow
+from fastdp.data.column import arrow, as_arrow
 from fastdp.engines.job import Foreign, Job
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.kinds import Flags, Indices, Instant, Integers, Json
@@ -20,20 +21,25 @@ from fastdp.state import codec
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import refuse_other
 from fastdp.streams.ids import shards_of
-from fastdp.tables.columns import digests_of
+from fastdp.tables.columns import Keys, digests_of
+from fastdp.tables.online import OnlineKeys
 from fastdp.tables.table import Table
 from fastdp.tables.windows import WindowsMachine
 
 #: Rows as columns by name: a dict of lists, a data frame.
 Columns: TypeAlias = Mapping[str, Foreign]
-#: Sealed sums of one window, of one shard or more.
-Share: TypeAlias = bytes
+#: A place, where shares meet, and sealed sums of one window, of one shard or more.
+Placed: TypeAlias = Json
 #: A released row: window, keys, statistics with their intervals.
 Released: TypeAlias = Json
 T = TypeVar("T")
 log = logging.getLogger("fastdp")
 #: Watermarks from here on, in milliseconds, are the end of the input, which is no public time.
 END = 2**53
+#: Windows that a shard closes at a time, so that their sums fit into memory.
+SPAN = 64
+#: Parts of private keys, by their digests: public.
+KEY_PARTS = 8
 
 
 def machine_of(job: Job) -> WindowsMachine:
@@ -145,16 +151,23 @@ class Shard:
         values = {each.name: rows[each.name] for each in plan.columns} or None
         keys = {name: rows[name] for name in plan.by} or None
         persons = None if plan.who is None else rows[plan.who]
-        self._collect(times, values, keys, persons, None)
+        batch = self._machine.read(times, values, keys, persons, None)
+        self._state, *_ = self._machine.collect(self._state, batch, self._key)
 
     def take(self, rows: Sequence[Mapping[str, object]]) -> None:
         for _ in _read(self._job, rows, self.add):
             pass
 
-    def advance(self, to: Instant) -> list[tuple[int, Share]]:
-        """Move the clock; number of each window that ends by then, and the shard's share."""
-        first, sums = self._state.closed, self._collect(None, None, None, None, to)
-        return [(first + i, self._share(first + i, sums[:, i : i + 1])) for i in range(sums.shape[1])]
+    def advance(self, to: Instant) -> list[Placed]:
+        """Move the clock; the shard's share of each window that ends by then, whose number is the place."""
+        machine, found = self._machine, list[Placed]()
+        batch, edge = machine.read(None, None, None, None, to), machine.calendar.edge
+        stops = range(self._state.closed + SPAN, machine.calendar.number(batch.to), SPAN)
+        for stop in chain(map(edge, stops), [batch.to]):
+            first = self._state.closed
+            self._state, keys, sums = machine.collect(self._state, batch._replace(to=stop), self._key)
+            found += [self._share(first + i, keys, own) for i, own in enumerate(sums.swapaxes(0, 1))]
+        return found
 
     @property
     def next_end(self) -> int:
@@ -164,37 +177,74 @@ class Shard:
     def to_bytes(self) -> bytes:
         return _seal(self._job, self.part[1], {"part": self.part[0], **self._machine.pack(self._state)})
 
-    def _collect(self, *batch: Any) -> Integers:
-        self._state, sums = self._machine.collect(self._state, self._machine.read(*batch), self._key)
-        return sums
+    def _share(self, window: int, keys: Keys, sums: Integers) -> Placed:
+        content: Json = {"window": window, "parts": [self.part[0]]}
+        if self._machine.private:
+            parts = np.where(sums.any(axis=0), keys.words().view(np.uint64) % np.uint64(KEY_PARTS), KEY_PARTS)
+            owned = [np.flatnonzero(parts == part) for part in range(KEY_PARTS)]
+            names = ([column.to_pylist() for column in keys.entries(own)] for own in owned)
+            content["cells"] = [
+                [(each, codec.describe(sums[:, own]))] for each, own in zip(names, owned, strict=True)
+            ]
+        else:
+            content["sums"] = codec.describe(sums[:, None])
+        return {"place": window, "share": _seal(self._job, self.part[1], content)}
 
-    def _share(self, window: int, sums: Integers) -> Share:
-        content = {"window": window, "parts": [self.part[0]], "sums": codec.describe(sums)}
-        return _seal(self._job, self.part[1], content)
 
+def merge(job: Job, shards: int, state: bytes | None, *shares: bytes) -> tuple[bytes | None, list[Placed | Released]]:
+    """State of a place with more shares (None: it is done), and the rows that are due.
 
-def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Share, list[Released]]:
-    """State of a window with one more share, and the window's rows once all shards' are there.
-
-    A share that comes again changes nothing; the last one gives the rows again.
+    A place is a window; with private keys its shares become one of each part of the keys, whose number is the next
+    place.  A share that comes again changes nothing.
     """
-    new = _open(job, share, shards)
-    have = new if state is None else _open(job, state, shards)
+    machine, opened = machine_of(job), [_open(job, each, shards) for each in (state, *shares) if each is not None]
+    have = opened[0]
+    if "part" in have:
+        return _appear(job, shards, opened)
     with codec.decode_errors("the state"):
-        if have["window"] != new["window"]:
-            raise StateError(f"a share of window {new['window']}: expected one of window {have['window']}")
-        sums = codec.restore(Integers, have["sums"])
-        again = set(new["parts"]) & set(have["parts"])
-        if again and again != set(new["parts"]):
-            raise StateError(f"a share of shards {new['parts']}: expected none of {sorted(again)}, or all again")
-        if not again:
-            sums = sums + codec.restore(Integers, new["sums"])
-            have = {**have, "parts": sorted([*have["parts"], *new["parts"]]), "sums": codec.describe(sums)}
-    after = share if have is new else _seal(job, shards, have)
+        for new in opened[1:]:
+            if have["window"] != new["window"]:
+                raise StateError(f"a share of window {new['window']}: expected one of window {have['window']}")
+            again = set(new["parts"]) & set(have["parts"])
+            if again and again != set(new["parts"]):
+                raise StateError(f"a share of shards {new['parts']}: expected none of {sorted(again)}, or all again")
+            if again:
+                continue
+            have = {**have, "parts": sorted([*have["parts"], *new["parts"]])}
+            if machine.private:
+                have["cells"] = [a + b for a, b in zip(have["cells"], new["cells"], strict=True)]
+            else:
+                have["sums"] = codec.describe(sum(codec.restore(Integers, each["sums"]) for each in (have, new)))
     if len(have["parts"]) < shards:
-        return after, []
-    released = machine_of(job).publish(have["window"], sums, _key(job))
-    return after, rows_of(Table(released))
+        return _seal(job, shards, have), []
+    if not machine.private:
+        sums = codec.restore(Integers, have["sums"])
+        return None, rows_of(Table(machine.publish(have["window"], sums, _key(job))))
+    found = [{"window": have["window"], "part": part, "cells": cells} for part, cells in enumerate(have["cells"])]
+    return None, [{"place": each["part"], "share": _seal(job, shards, each)} for each in found]
+
+
+def _appear(job: Job, shards: int, opened: Sequence[Json]) -> tuple[bytes, list[Released]]:
+    """State of a part of private keys, with their running weights, and rows of windows whose turn has come."""
+    machine, out = machine_of(job), list[Released]()
+    begun = {"part": opened[0]["part"], "next": machine.plan.start or 0, "keys": [], "waiting": []}
+    have = opened[0] if "next" in opened[0] else begun
+    with codec.decode_errors("the state"):
+        if len({each["part"] for each in opened}) > 1:
+            raise StateError(f"shares of several parts of the keys: expected those of part {have['part']}")
+        # The first share of a window counts.
+        shares = (*(each for each in reversed(opened) if each is not have), *have["waiting"])
+        waiting = {each["window"]: each for each in shares if each["window"] >= have["next"]}
+        keys = none = OnlineKeys.none(machine.plan.by)
+        for part in have["keys"]:
+            keys = keys.with_part(part)
+    while have["next"] in waiting:
+        cells = [(names, codec.restore(Integers, sums)) for names, sums in waiting.pop(have["next"])["cells"]]
+        keys, released = machine.appear(keys, have["next"], cells, _key(job))
+        out += rows_of(Table(released))
+        have["next"] += 1
+    have |= {"keys": keys.parts(none), "waiting": list(waiting.values())}
+    return _seal(job, shards, have), out
 
 
 def rows_of(table: Table) -> list[Released]:
@@ -206,7 +256,9 @@ def rows_of(table: Table) -> list[Released]:
 def schema_of(job: Job) -> Foreign:
     """Arrow schema of released rows."""
     machine = machine_of(job)
-    return _published_columns(Table(machine.publish(0, machine.no_sums, Key.from_seed(0).bind(machine.plan)))).schema
+    found = _published_columns(Table(machine.publish(0, machine.no_sums, Key.from_seed(0).bind(machine.plan)))).schema
+    # Private keys are texts, of which there are none yet.
+    return arrow.schema([(each.name, "large_string" if each.type == "null" else each.type) for each in found])
 
 
 def _published_columns(table: Table) -> Foreign:
@@ -239,5 +291,5 @@ def _open(job: Job, state: bytes, shards: int) -> Json:
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
         content: Json = codec.decode(opened.frames[0])
-        refuse_other(content["windows"], codec.decode(codec.encode(_described(job, shards))))
+        refuse_other(content.pop("windows"), codec.decode(codec.encode(_described(job, shards))))
     return content

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
 from fastdp.guarantee import zcdp_loss
 from fastdp.noise import pooled
@@ -17,6 +19,9 @@ from fastdp.releases.intervals import laplace_variance
 
 #: A float is rounded to so many parts of the sensitivity.
 PARTS = 2**20
+MOST_BINS = 2**28
+#: Sensitivities with squares that are floats.
+LEAST, MOST = 2.0**-400, 2.0**400
 
 
 class _Mechanism:
@@ -44,9 +49,18 @@ class _Mechanism:
         return copy.deepcopy(self)
 
 
+def _seed(random_state: object) -> int | None:
+    if random_state is not None and (isinstance(random_state, bool) or not isinstance(random_state, int)):
+        kind = type(random_state).__name__
+        raise ParameterError(f"random_state is a {kind}: expected None or a whole number, a seed for simulations")
+    return random_state
+
+
 def _grid(sensitivity: object) -> tuple[float, Fraction]:
     """Resolution for floats, and the most by which a rounded number moves."""
     moved = validation.positive("sensitivity", sensitivity)
+    if not LEAST <= moved <= MOST:
+        raise validation.refusal("sensitivity", sensitivity, f"between {LEAST:.3g} and {MOST:.3g}")
     step = 2.0 ** (math.frexp(moved)[1] - 1) / PARTS
     return step, (math.floor(Fraction(moved) / Fraction(step)) + 1) * Fraction(step)
 
@@ -76,7 +90,7 @@ class Laplace(_Mechanism):
         _checked_delta(delta)
         step, moved = _grid(sensitivity)
         scale = moved / Fraction(validation.positive("epsilon", epsilon))
-        self._noise = pooled.Laplace(scale, step, seed=random_state)
+        self._noise = pooled.Laplace(scale, step, seed=_seed(random_state))
         self._variance = laplace_variance(scale / Fraction(step)) * step**2
 
 
@@ -86,7 +100,7 @@ class Geometric(_Mechanism):
     def __init__(self, *, epsilon: float, sensitivity: float = 1, random_state: int | None = None) -> None:
         moved = validation.positive("sensitivity", sensitivity)
         scale = Fraction(moved) / Fraction(validation.positive("epsilon", epsilon))
-        self._noise, self._variance = pooled.Laplace(scale, seed=random_state), laplace_variance(scale)
+        self._noise, self._variance = pooled.Laplace(scale, seed=_seed(random_state)), laplace_variance(scale)
 
 
 class Gaussian(_Mechanism):
@@ -96,7 +110,7 @@ class Gaussian(_Mechanism):
         loss = zcdp_loss(validation.positive("epsilon", epsilon), _checked_delta(delta, 0.0))
         step, moved = _grid(sensitivity)
         sigma = moved / Fraction(loss)
-        self._noise = pooled.Gaussian(sigma, step, seed=random_state)
+        self._noise = pooled.Gaussian(sigma, step, seed=_seed(random_state))
         self._variance = float(sigma) ** 2
 
 
@@ -105,6 +119,7 @@ def histogram(
     epsilon: float = 1.0,
     bins: Any = 10,
     range: tuple[float, float] | None = None,
+    weights: None = None,
     density: bool | None = None,
     random_state: int | None = None,
     accountant: Any = None,
@@ -114,13 +129,15 @@ def histogram(
     Parameters
     ----------
     sample, bins, range, density
-        As for :func:`numpy.histogram`; the bins' ends are public, so without edges a range is needed.
+        As for :func:`numpy.histogram`; the bins are public: a number of them with a range, or edges.
     epsilon : float
         Privacy loss for one value that is added or removed.
+    weights : None
+        Is refused: a weight would be a row's sensitivity.
     random_state : int, optional
         Simulation: reproducible noise, no privacy.
     accountant : diffprivlib.BudgetAccountant, optional
-        Pays epsilon before the sample is read.
+        Pays epsilon before the sample is read; by default diffprivlib's own default, where that is loaded.
 
     Returns
     -------
@@ -133,13 +150,20 @@ def histogram(
     ParameterError
         For a range that would be the sample's.
     """
-    if range is None and np.ndim(bins) == 0:
+    if weights is not None:
+        raise ParameterError("weights: expected None, because a weight would change the sensitivity of a row")
+    edges = bins if isinstance(bins, (list, tuple, np.ndarray)) else validation.integer("bins", bins, 1, MOST_BINS)
+    if range is None and isinstance(edges, int):
         raise ParameterError("range = None: expected public ends of the bins, the sample's own would be released")
     scale = 1 / Fraction(validation.positive("epsilon", epsilon))
+    seed = _seed(random_state)
+    if accountant is None and "diffprivlib.accountant" in sys.modules:
+        accountant = sys.modules["diffprivlib.accountant"].BudgetAccountant.load_default(None)
     if accountant is not None:
         accountant.spend(epsilon, 0)
-    exact, edges = np.histogram(sample, bins, range)
-    counts = np.maximum(exact + discrete_laplace(scale, exact.shape, seed=random_state), 0)
+    floats = as_floats(as_column(sample, "sample"))
+    exact, edges = np.histogram(floats, edges, range)
+    counts = np.maximum(exact + discrete_laplace(scale, exact.shape, seed=seed), 0)
     if not density:
         return counts, edges
     total = counts.sum()

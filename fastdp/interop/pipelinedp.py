@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fastdp._lazy import imported
-from fastdp.errors import ParameterError
+from fastdp.errors import DataError, ParameterError
 from fastdp.tables.functions import aggregate
 from fastdp.units import Person
 from fastdp.validation import refusal
@@ -62,11 +62,14 @@ class DPEngine:
     """
 
     def __init__(self, budget_accountant: Any, backend: Any = None) -> None:
+        if type(budget_accountant).__name__ != "NaiveBudgetAccountant":
+            kind = type(budget_accountant).__name__
+            raise ParameterError(f"budget_accountant is a {kind}: expected a pipeline_dp.NaiveBudgetAccountant")
         self._accountant, self._backend = budget_accountant, backend
 
     def aggregate(
         self, col: Iterable[Any], params: Any, data_extractors: Any, public_partitions: Iterable[Any] | None = None
-    ) -> Iterator[tuple[Any, Any]]:
+    ) -> Released:
         """Return pairs of a partition and its metrics, released when the first is asked for.
 
         Parameters
@@ -82,7 +85,8 @@ class DPEngine:
 
         Returns
         -------
-        iterator of (partition, MetricsTuple)
+        iterable of (partition, MetricsTuple)
+            The release is made once.
 
         Raises
         ------
@@ -102,17 +106,13 @@ class DPEngine:
             private = public_partitions is None
             spec = self._accountant.request_budget(kind if gaussian or private else kinds.MechanismType.LAPLACE)
 
-        def released() -> Iterator[tuple[Any, Any]]:
-            import pyarrow as pa
-
-            if not self._accountant.finalized:
-                raise ParameterError("the budget is not known yet: expected accountant.compute_budgets() first")
+        def release() -> list[tuple[Any, Any]]:
             taken = {_WHO: data_extractors.privacy_id_extractor, _KEY: data_extractors.partition_extractor}
             values = _VALUE in statistics
             if values:
                 taken[_VALUE] = data_extractors.value_extractor
             table = aggregate(
-                pa.table(_columns(col, taken)),
+                _table(col, taken),
                 statistics,
                 by=_KEY,
                 keys=None if public_partitions is None else list(public_partitions),
@@ -124,24 +124,48 @@ class DPEngine:
             made: Callable[..., Any] = namedtuple("MetricsTuple", list(fields.values()))  # type: ignore[misc]
             single = "estimate" if "estimate" in table else None
             columns = [table[single or name] for name in fields]
-            yield from zip(table[_KEY], map(made, *columns), strict=True)
+            return list(zip(table[_KEY], map(made, *columns), strict=True))
 
-        return released()
+        return Released(self._accountant, release)
 
 
-def _columns(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> dict[str, list[Any]]:
+class Released:
+    """Pairs of a partition and its metrics, once the budget is known."""
+
+    def __init__(self, accountant: Any, release: Callable[[], list[tuple[Any, Any]]]) -> None:
+        self._accountant, self._release = accountant, release
+        self._pairs: list[tuple[Any, Any]] | None = None
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        if not self._accountant.finalized:
+            raise ParameterError("the budget is not known yet: expected accountant.compute_budgets() first")
+        if self._pairs is None:
+            self._pairs = self._release()
+        return iter(self._pairs)
+
+
+def _table(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> Any:
+    pa = imported("pyarrow", ParameterError("pyarrow is not installed: pip install pyarrow"))
     rows = list(col)
-    columns = {name: [take(row) for row in rows] for name, take in taken.items()}
     # Persons may be of any kind that has a hash.
     numbers: dict[Any, int] = {}
-    columns[_WHO] = [numbers.setdefault(who, len(numbers)) for who in columns[_WHO]]
-    return columns
+    columns = {}
+    for name, take in taken.items():
+        entries = [take(row) for row in rows]
+        try:
+            columns[name] = pa.array(
+                [numbers.setdefault(each, len(numbers)) for each in entries] if name == _WHO else entries
+            )
+        except (pa.ArrowException, TypeError):
+            wanted = {_WHO: "entries with a hash", _KEY: "texts or whole numbers, of one kind", _VALUE: "numbers"}
+            raise DataError(f"{name}: expected {wanted[name]}") from None
+    return pa.table(columns)
 
 
 def _asked(params: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Statistics as ``fastdp.aggregate`` reads them, and the names of its columns and of the metrics."""
     for name in _OTHERS:
-        if getattr(params, name):
+        if getattr(params, name) is not None and getattr(params, name) is not False:
             raise refusal(name, getattr(params, name), "None, fastdp's tables have no such release")
     statistics: dict[str, list[str]] = {}
     fields: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from fractions import Fraction
@@ -22,8 +23,8 @@ from fastdp.validation import refusal
 
 #: Draws made together: a call of the sampler costs as much as some thousands of them.
 POOL = 4_096
-#: Floats saturate at so many steps.
-MOST = 2.0**62
+#: The largest float; further sums saturate.  Fewer steps, and a draw, are a float's.
+MOST, MOST_STEPS = Fraction(sys.float_info.max), 2.0**900
 _POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
 
 
@@ -35,11 +36,12 @@ class _Pool:
 
     def __init__(self, scale: float | Fraction, resolution: float = 1, *, seed: int | str | None = None) -> None:
         # A division by another number is rounded, which would move distant values by full steps.
-        if math.frexp(validation.positive("resolution", resolution))[0] != 0.5:
+        step = validation.positive("resolution", resolution)
+        if math.frexp(step)[0] != 0.5:
             raise refusal("resolution", resolution, "a power of two, such as 1 or 2.0**-20")
-        self._step = None if resolution == 1 else float(resolution)
+        self._step = None if step == 1 else step
         given = scale if isinstance(scale, Fraction) else Fraction(validation.positive(self._name, scale))
-        self._scale, self._seed = given / Fraction(resolution), seed
+        self._scale, self._seed = given / Fraction(step), seed
         self._begin()
         # The scale is checked here, and the first draws are ready.
         self._fill()
@@ -105,14 +107,23 @@ class _Pool:
         return self._rounded_and_drawn(value)
 
     def _rounded_and_drawn(self, value: object) -> float:
-        if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
+        # Quotients by a power of two are exact, but for those beyond all floats.
+        if type(value) is float and self._step is not None and abs(quotient := value / self._step) < MOST_STEPS:
+            return (round(quotient) + self._take()) * self._step
+        if isinstance(value, (int, np.integer)):
+            # As a float it would be rounded before the grid does so, which moves distant numbers further.
+            exact = Fraction(int(value))
+        elif isinstance(value, (float, np.float32, np.float16)) and math.isfinite(value):
+            exact = Fraction(float(value))
+        else:
             raise DataError(f"value is a {type(value).__name__}: expected a finite number; arrays: fastdp.add_noise")
         if self._step is None:
-            if value != int(value):
+            if exact.denominator != 1:
                 raise DataError(f"value is not whole: expected a whole number, or {type(self).__name__}(resolution=)")
-            return int(value) + self._take()
+            return exact.numerator + self._take()
         # Whole numbers are added before they become a float, or the sum would tell the rounding of its parts.
-        return (round(min(max(float(value) / self._step, -MOST), MOST)) + self._take()) * self._step
+        step = Fraction(self._step)
+        return float(max(-MOST, min((round(exact / step) + self._take()) * step, MOST)))
 
     def _steps(self, sensitivity: float) -> Fraction:
         moved = Fraction(validation.positive("sensitivity", sensitivity))

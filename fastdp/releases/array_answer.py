@@ -24,7 +24,9 @@ BURST_WIDTH, BURST_END = 1.65, 0.05
 #: With fewer blocks a cut block may hold a step; with more the variance of a level within it is enough.
 FEW_BLOCKS = 16
 #: So may one whose level is so many deviations of the noise, and this part of itself, from a neighbour's.
-CLEAR, STEEP = 4.0, 0.5
+CLEAR, STEEP = 4.0, 0.25
+#: Any other may rise or fall by this part of its level on either side of its middle.
+RAMP = 0.6
 
 
 class _Solved(NamedTuple):
@@ -220,16 +222,17 @@ class ArrayAnswer:
         jumps = np.abs(np.diff(levels, prepend=levels[:1], append=levels[-1:]))
         jumps = np.maximum(jumps[:-1], jumps[1:])
         same, down, up = which[0] == which[1], np.zeros(first.size), np.zeros(first.size)
-        for block, at in zip(which, (first, last), strict=True):
+        for block, inside in zip(which, (edges[which[0] + 1] - first, last - edges[which[1]]), strict=True):
             length = lengths[block]
-            part = np.where(same, last - first, at - edges[block])
+            # Values of the block that lie within the range.
+            part = np.where(same, last - first, inside)
             mu = max(body, 0.0) * np.maximum(levels[block], 0.0) + spread / length
             low = np.minimum(mu, theta)
             # A step is not a ramp: among few blocks, and where levels of neighbours are far apart.
             apart = jumps[block]
             step = (apart * length > CLEAR * spread) & (apart > STEEP * mu) | (count < FEW_BLOCKS)
             free = part * (1.0 - part / length)
-            ramp = wide * np.sqrt(free * low * (theta - low))
+            ramp = RAMP * mu * free + wide * np.sqrt(free * low * (theta - low))
             less = np.where(step, np.minimum(low * part, (theta - low) * (length - part)), ramp)
             more = np.where(step, np.minimum(low * (length - part), (theta - low) * part), ramp)
             down = np.where(same, less, np.hypot(less, down))

@@ -93,6 +93,8 @@ MODEL_WIDTH = 1.25
 #: it: theta over HEAVY released means, because a theta far above the mean says that the tail is heavy; between the
 #: least and the most.  Chosen likewise.
 LEAST_EXCESS, MOST_EXCESS, HEAVY = 1.5, 4.0, 6.5
+#: Of values that the noise of theta's choice hides, that mean is a part of what the bound leaves: all of it at 95 %.
+UNSEEN = 3.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class SumNoise:
     #: Reports: the largest variance of one, in squared steps.
     report_variance: float = 0.0
     #: `above`, `slope`, `bound`: Fraction of values that theta's rule leaves above it, 0 if none says so; what a unit
-    #: of theta adds to it; bound of a value.
+    #: of the theta that it chose adds to it; bound of a value.
     above: float = 0.0
     slope: float = 0.0
     bound: float = math.inf
@@ -131,13 +133,19 @@ class SumNoise:
     def draw(self, threshold: float) -> DrawnNoise:
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
-    def excess(self, thresholds: Floats | float, mean: float) -> Floats:
+    def excess(self, thresholds: Floats | float, mean: float, chosen: float) -> Floats:
         """Mean of a value beyond these thresholds that is allowed for; `mean`: of a released value."""
+        room = self.bound - thresholds
         heavy = thresholds / np.maximum(HEAVY * mean, thresholds / MOST_EXCESS)
-        sizes = thresholds * np.maximum(heavy, LEAST_EXCESS)
-        fraction = np.minimum(self.above + self.slope * thresholds, 1.0)
-        excess: Floats = fraction * np.clip(LEAST_EXCESS * (self.bound - thresholds), 0.0, sizes)
-        return excess
+        sizes = np.clip(LEAST_EXCESS * room, 0.0, thresholds * np.maximum(heavy, LEAST_EXCESS))
+        hidden, added = min(self.above, 1.0), self.slope * chosen
+        excess: Floats = min(hidden + added, 1.0) * sizes
+        if added:
+            # Noise alone reaches above / slope: of values beyond such a theta the hold-out shows no sizes.
+            blind = hidden * hidden / max(added, hidden) * np.maximum(room / UNSEEN - sizes, 0.0)
+            excess = excess + blind
+        # Where theta has risen it follows the stream late.
+        return excess * thresholds / chosen
 
 
 def saturated(levels: Floats, sure: Floats, lengths: Integers) -> Flags:

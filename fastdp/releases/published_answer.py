@@ -139,7 +139,8 @@ class PublishedAnswer:
         count = self.published.size
         whole = np.zeros(1, np.int64), np.array([count])
         total = self._plain_sums(*whole) if self.nodes is None else self.nodes.sum(*whole)
-        rate, theta = noise.excess(self.threshold, total[0] / max(count, 1)), self.threshold
+        theta = self.threshold
+        rate = noise.excess(theta, total[0] / max(count, 1), theta)
         excess: Floats = np.multiply(last - first, rate)
         if self.nodes is None and self.block > 1:
             # Blocks near theta show nothing of what it cuts off.

@@ -155,7 +155,8 @@ class Release:
             return "for true sums, by a model of values beyond the threshold and within blocks"
         if self.noise is None:
             return "none: the noise of sums is not stated"
-        unclipped = self.noise.kind != "reports" and bool(np.all(self.thresholds >= self.noise.bound))
+        thetas = [self.thresholds, *(revision.thetas for revision in self.revisions)]
+        unclipped = self.noise.kind != "reports" and bool(np.all(np.concatenate(thetas) >= self.noise.bound))
         if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:

@@ -246,9 +246,8 @@ class RevisedStream:
 
     def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
         """Allowance for values beyond theta: the mean of what sums over [start, stop) lack, float64[q]."""
-        # Where theta has risen it follows the stream late.
         mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
-        rates = noise.excess(self.thetas, mean) * self.thetas / self.threshold
+        rates = noise.excess(self.thetas, mean, self.threshold)
         levels = self.means / self.thetas[:-1]
         cut = np.append(saturated(levels, levels, np.diff(self.edges)), False)
         rates[cut] = np.maximum(rates, np.append(levels, 0.0) * (noise.bound - self.thetas))[cut]

@@ -115,6 +115,9 @@ class Journal:
             self._found(file)
         return True
 
+    def wrote(self, file: StateFile) -> bool:
+        return file.real in self._stamps
+
     def write_state(self, file: StateFile, content: Json) -> None:
         """Replace `file` by one complete state; batches are appended to a kept file by :meth:`record`."""
         payload = codec.encode(content)
@@ -459,8 +462,9 @@ class Publisher(Generic[S]):
             if not self._journal.is_current(file, self._machine.consumed(self._state)):
                 self._journal.write_state(file, self._content(file.real))
         except BaseException as error:
-            # A file that says that it is kept must stay kept, and an interrupt may have left one.
-            self._journal.kept = kept if isinstance(error, Exception) else file
+            # A file that says that it is kept must stay kept: a written one, or one that an interrupt may have left.
+            left = not isinstance(error, Exception) or self._journal.wrote(file)
+            self._journal.kept = file if left else kept
             raise
         self._journal.kept = file
         LOG.info(

@@ -59,8 +59,10 @@ def protection_of(header: bytes, name: str) -> int:
         raise StateError(f"{name} {_CUT_SHORT}")
     _, version, protection, *_ = HEADER.unpack(header)
     if version != VERSION:
-        reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
-        raise StateError(f"{name} has format {version}: {reads}")
+        raise StateError(
+            f"{name} has format {version}: this fastdp reads format {VERSION} (another fastdp wrote it, or it is "
+            "damaged); go on with that version, or begin anew with a new key, which spends epsilon again"
+        )
     if protection >= len(_WANTED):
         raise StateError(f"{name} is damaged: unknown protection {protection}")
     return int(protection)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Basis:
 
     columns: Integers
     expected: tuple[float, ...]
+    #: G of the first columns, for each number of them.
+    bounds: tuple[int, ...]
     #: Expected share that no column holds.
     rest: float = REST
 
@@ -57,17 +59,12 @@ class Basis:
     def first(self, size: int) -> Basis:
         """The first columns."""
         rest = self.rest + math.fsum(self.expected[size:])
-        return replace(self, columns=self.columns[:, :size], expected=self.expected[:size], rest=rest)
+        return Basis(self.columns[:, :size], self.expected[:size], self.bounds[:size], rest)
 
-    @cached_property
-    def _products(self) -> Integers:
-        found: Integers = self.columns.T @ self.columns
-        return found
-
-    @cached_property
+    @property
     def bound(self) -> int:
         """G: no eigenvalue of Q' Q is larger."""
-        return int(np.abs(self._products).sum(axis=1).max())
+        return self.bounds[-1]
 
     @cached_property
     def digest(self) -> bytes:
@@ -114,11 +111,17 @@ def _squares(values: Integers) -> int:
     return found
 
 
-def calendar_basis(edges: Integers, time_zone: str | None, curve: Sequence[float] | None = None) -> Basis:
+def calendar_basis(edges: Integers, time_zone: str | None, curve: tuple[float, ...] | None = None) -> Basis:
     """All columns that windows with these edges have: mean, public curve, day, week, year, slow changes.
 
     They are ordered by expected share; numbers follow from public times alone.
     """
+    return _basis(np.asarray(edges, np.int64).tobytes(), time_zone, curve)
+
+
+@lru_cache(maxsize=4)
+def _basis(of_edges: bytes, time_zone: str | None, curve: tuple[float, ...] | None) -> Basis:
+    edges = np.frombuffer(of_edges, np.int64)
     windows, span = edges.size - 1, (int(edges[-1]) - int(edges[0])) / DAY
     usual, place = float(np.median(np.diff(edges))) / DAY, np.arange(windows)
     local = local_times(edges[:-1], zone_of(time_zone)) / DAY
@@ -145,21 +148,25 @@ def calendar_basis(edges: Integers, time_zone: str | None, curve: Sequence[float
     if curve is not None:
         found.append((CURVE, np.resize(np.asarray(curve, float), windows)))
     listed = sorted(enumerate(found), key=lambda each: (-each[1][0], each[0]))
-    kept, expected = [np.full(windows, windows**-0.5)], [1.0]
+    kept, expected = np.empty((len(found) + 1, windows)), [1.0]
+    kept[0] = windows**-0.5
     for _, (share, column) in listed:
-        rest = column / max(float(np.linalg.norm(column)), 1e-300)
+        rest, before = column / max(float(np.linalg.norm(column)), 1e-300), kept[: len(expected)]
         # Twice is enough.
         for _ in range(2):
-            before = np.stack(kept, axis=1)
-            rest = rest - before @ (before.T @ rest)
+            rest = rest - (before @ rest) @ before
         size = float(np.linalg.norm(rest))
         if size > DEPENDENT:
-            kept.append(rest / size)
+            kept[len(expected)] = rest / size
             expected.append(share)
-    columns = np.rint(2.0**BITS * np.stack(kept, axis=1)).astype(np.int64)
+    whole = np.rint(2.0**BITS * kept[: len(expected)])
     # The mean is exact, so that what columns leave adds up to nothing.
-    columns[:, 0] = columns[0, 0]
-    return Basis(columns, tuple(expected))
+    whole[0] = whole[0, 0]
+    # Doubles hold products of columns 2^BITS long exactly.
+    within = np.abs(whole @ whole.T).astype(np.int64).cumsum(axis=1)
+    columns = np.ascontiguousarray(whole.T.astype(np.int64))
+    columns.flags.writeable = False
+    return Basis(columns, tuple(expected), tuple(np.triu(within).max(axis=0).tolist()))
 
 
 def best_size(basis: Basis, noise: Callable[[int], float], level: float) -> tuple[int, float]:

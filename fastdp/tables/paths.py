@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from fastdp.errors import ParameterError
 from fastdp.tables.calendar_basis import Basis, best_size, calendar_basis
-from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.shares import Shares, moved_by_calendar, shares_of
 
 #: A calendar is taken unasked where it is expected to err so many times less.
 BETTER = 3.0
+#: Columns of so many windows take some 100 MB; more windows get noise each.
+MOST_WINDOWS = 2**17
 #: Expected value of a row, as a share of the bound.
 LIKELY = 0.2
 #: Sums are expected to be so many times the noise of one number, where nothing is known of them.
@@ -47,7 +49,8 @@ def paths_of(shares: Shares, rows: float | None = None) -> Paths:
 
     def noise(size: int) -> float:
         basis = full.first(size)
-        return basis.window * error(replace(whole, moves=shares_of(replace(plan, basis=basis)).moves))
+        moved = moved_by_calendar(plan, basis, gaussian=whole.gaussian)
+        return basis.window * error(replace(whole, moves={True: moved}))
 
     whole = shares_of(replace(plan, basis=full))
     level = (1.0 if quantity.name == "count" else LIKELY) * rows if rows is not None else USUAL * noise(1)
@@ -61,6 +64,10 @@ def with_path(shares: Shares, rows: float | None = None) -> Shares:
     if plan.misfit is not None or not plan.cells:
         return shares
     windows = (plan.stop or 0) - (plan.start or 0)
+    if windows > MOST_WINDOWS:
+        if plan.asks_calendar:
+            raise plan.refused_basis(f"at most {MOST_WINDOWS:,} windows, not {windows:,}")
+        return shares
     spanned = windows if plan.periods is None else min(windows, plan.windows_of_unit)
     if not plan.asks_calendar and 2 * plan.contributions < spanned:
         return shares

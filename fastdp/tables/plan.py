@@ -314,8 +314,11 @@ class TablePlan:
     def check_basis(self) -> None:
         """ParameterError for a calendar that is asked for and does not fit."""
         if self.asks_calendar and self.misfit is not None:
-            given = self.unit.basis if isinstance(self.unit.basis, str) else None
-            raise refusal("basis", given, f"'auto' or 'windows'; a calendar needs {self.misfit}")
+            raise self.refused_basis(self.misfit)
+
+    def refused_basis(self, needs: str) -> ParameterError:
+        given = self.unit.basis if isinstance(self.unit.basis, str) else None
+        return refusal("basis", given, f"'auto' or 'windows'; a calendar needs {needs}")
 
     def check_cells(self, windows: int, keys: int) -> None:
         if any("histogram" in each.needs for each in self.statistics):

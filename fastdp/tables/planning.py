@@ -22,7 +22,7 @@ from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_tail, tail_of, ways_of
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.functions import make_shares
-from fastdp.tables.paths import with_path
+from fastdp.tables.paths import MOST_WINDOWS, with_path
 from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.reach import counter_of
@@ -239,12 +239,19 @@ def plan(
         of_tables |= {"levels": levels or None, "windows": None if windows == 1 else windows}
         for name, value in {**of_tables, "keys": None if keys == 1 else keys}.items():
             if value is not None:
-                raise refusal(name, value, "none beside size, which is of an array without windows and keys")
+                beside = f"{argument(size=...)}, which is of an array without windows and keys"
+                raise ParameterError(f"{name}: expected none beside {beside}", parameter=name)
         if not isinstance(unit, Rows) or unit.per is not None:
-            raise refusal("unit", unit, "Rows(k) beside size: k consecutive values")
+            kind = type(unit).__name__
+            raise ParameterError(
+                f"unit is a {kind}: expected a number of consecutive values, without a person or period, beside "
+                f"{argument(size=...)}"
+            )
         return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
     if statistics is None:
-        raise refusal("statistics", None, "statistics of a table by column, or the size of a finished array")
+        raise ParameterError(
+            f"expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished array"
+        )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
@@ -262,7 +269,8 @@ def plan(
 
     def at(number: float, **changed: Any) -> Plan:
         made = make_shares(asked, time, epsilon=number, **given | changed)
-        return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence, beside=bool(changed))
+        of_keys = 1 if isinstance(keys, PrivateKeys) else keys
+        return _planned(made, windows, of_keys, rows, mean, confidence, beside=bool(changed))
 
     def with_ways(found: Plan) -> Plan:
         if not isinstance(unit, Person) or unit.per_window is None or windows == 1:
@@ -322,9 +330,10 @@ def _planned_array(
     if isinstance(bounds, tuple) and bounds[0] == 0:
         bounds = bounds[1]
     if isinstance(bounds, (Mapping, tuple, Value)):
-        raise refusal("bounds", bounds, "one number beside size: the bound of a value, from 0")
+        only = f"one number beside {argument(size=...)}: the bound of a value, from 0"
+        raise ParameterError(f"bounds: expected {only}", parameter="bounds")
     if isinstance(mean, Mapping):
-        raise refusal("mean", mean, "one number beside size")
+        raise ParameterError(f"mean: expected one number beside {argument(size=...)}", parameter="mean")
     if mean is not None:
         mean = validation.real("mean", mean)
     unit, shares = plan_array(
@@ -343,6 +352,7 @@ def _planned_array(
 def _planned(
     shares: Shares,
     windows: int,
+    of_keys: int,
     rows: float | None,
     mean: float | Mapping[str, float] | None,
     confidence: float,
@@ -351,8 +361,13 @@ def _planned(
 ) -> Plan:
     """Errors of a release; ``beside`` another one they may hide every number."""
     plan, first = shares.plan, shares.plan.start or 0
-    keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    shares = with_path(shares.settled(first, first + windows, *keys.sizes), rows)
+    # Noise in each window and key is that of the first ones; a calendar's depends on all.
+    by_calendar = plan.misfit is None and windows <= MOST_WINDOWS
+    windows = windows if by_calendar else min(windows, MAX_WINDOWS)
+    shown = plan.keys[: max(1, MAX_WINDOWS * MAX_KEYS // windows)]
+    keys = KeySet(plan.by, shown if plan.key_rule == "given" else [(0,)] * len(plan.by))
+    nodes = [1, of_keys][: len(keys.sizes)] if by_calendar else keys.sizes
+    shares = with_path(shares.settled(first, first + windows, *nodes), rows)
     plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
@@ -377,7 +392,7 @@ def _planned(
     span, unknown = (first, first + windows), unknown_tails(plan, quantities, expected=True)
     released = released_of(shares, span, keys, measured, unknown | tails, simulated=False)
     if plan.basis is not None:
-        left = math.sqrt(plan.basis.rest * max(1, plan.cells or 1))
+        left = math.sqrt(plan.basis.rest * windows * keys.size)
         released = replace(released, residuals=tuple(Number(left * float(each), 0.0) for each in cells))
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:

@@ -27,7 +27,7 @@ from fastdp.noise.sampler import (
 )
 from fastdp.notebook import as_html, as_text
 from fastdp.tables import consistent, reach
-from fastdp.tables.calendar_basis import BITS
+from fastdp.tables.calendar_basis import BITS, Basis
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.plan import Clips, ColumnPlan, TablePlan
@@ -416,8 +416,7 @@ def shares_of(plan: TablePlan) -> Shares:
     moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
     moved, window = float(k), 1.0
     if plan.basis is not None:
-        in_keys = min(k, (plan.nodes or (1,))[-1])
-        moves[True] = plan.basis.moved(l2_square(k, plan.per_window), in_keys, gaussian=gaussian)
+        moves[True] = moved_by_calendar(plan, plan.basis, gaussian=gaussian)
         moved, window = math.sqrt(moves[True]) if gaussian else moves[True], plan.basis.window
     cells, grids, errors = next(iter(levels)), dict[str, float](), dict[str, Noise]()
     for column in summed:
@@ -442,6 +441,12 @@ def shares_of(plan: TablePlan) -> Shares:
             )
             errors[name] = Noise(cell / body, cell / alone, number / tail, number / one)
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
+
+
+def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
+    """Most by which a unit moves a calendar's numbers of all keys."""
+    k = plan.contributions
+    return basis.moved(l2_square(k, plan.per_window), min(k, (plan.nodes or (1,))[-1]), gaussian=gaussian)
 
 
 @lru_cache(maxsize=256)

@@ -117,7 +117,9 @@ class _Noisy:
             name, *others = labels[0]
             own = self.key.within("counts", name, shares.plan.place(group[0].column), *others)
         elif shares.plan.basis is not None:
-            own = self.key.within("calendar", *self.span, shares.plan.basis.digest, *itertools.chain(*labels))
+            # Its scale follows from the number of released keys, which no other label holds.
+            scale = shares.plan.basis.digest, shares.moved(group[0], True)
+            own = self.key.within("calendar", *self.span, *scale, *itertools.chain(*labels))
         else:
             own = self.key.within("sums", *level, *(() if level.each else self.span), *itertools.chain(*labels))
         bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)

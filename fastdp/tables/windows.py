@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time, as_instant
-from fastdp.data.column import as_arrow, as_column, as_floats
+from fastdp.data.column import arrow, as_arrow, as_column, as_floats
 from fastdp.data.source import FAMILIES
 from fastdp.data.times import times_of
 from fastdp.errors import DataError, ParameterError
@@ -258,8 +258,7 @@ class WindowsMachine(Machine[WindowsState]):
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
             return Transition(after, partial(self._nothing, after, key))
-        after, exact, begins = self._closed(after, first, key)
-        table = self.table if after.keys is None else after.keys.shown[0]
+        after, exact, table, begins = self._closed(after, first, key)
         made = self._measure(first, exact, key, table, after.reached)
         released, since = {each.quantities[0]: each.steps for each in made[1]}, first - (self.plan.start or 0)
         reached = tuple(each.with_released(released, since) for each in after.reached)
@@ -274,16 +273,17 @@ class WindowsMachine(Machine[WindowsState]):
                 found.setdefault(each.column, []).append(each)
         return found
 
-    def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
-        """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
+    def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, KeySet, Integers]:
+        """State after the rows are added, and keys and exact sums of windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up, if a person's rows are in one shard and keys are given.
+        Sums of shards add up, if a person's rows are in one shard.  Private keys are those of these rows, which the
+        state then forgets; their weights are the first sums.
         """
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
-            return after, self.no_sums
-        after, exact, _ = self._closed(after, first, key)
-        return after, exact[0]
+            return after, self.table, self.no_sums
+        after, exact, table, _ = self._closed(after, first, key, shard=True)
+        return after, table, exact[0]
 
     @cached_property
     def no_sums(self) -> Integers:
@@ -293,10 +293,27 @@ class WindowsMachine(Machine[WindowsState]):
     @property
     def adds_up(self) -> bool:
         """True if sums of shards are those of all rows."""
-        return not self.private and not any(each.counts for each in self.quantities)
+        return not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
         return self._emit(*self._measure(first, [sums], key, self.table), None)
+
+    def appear(
+        self, keys: OnlineKeys, window: int, cells: Sequence[tuple[list[list[str]], Integers]], key: Key
+    ) -> tuple[OnlineKeys, Released]:
+        """Private keys after the next window, and its release; `cells`: of each shard key columns and its sums."""
+        numbers = []
+        for names, _ in cells:
+            keys, codes = keys.learned([arrow.array(column, "large_string") for column in names])
+            numbers.append(codes)
+        codes, sums = np.concatenate(numbers), np.concatenate([each for _, each in cells], axis=1)
+        weights, span = (np.full_like(codes, window), codes, sums[0]), (window, window + 1)
+        keys = keys.after(weights, span, self.plan.start or 0, self.appearing, key)
+        table, place = keys.shown
+        exact: Integers = np.zeros((len(sums) - 1, 1, table.size), np.int64)
+        shown = place[codes] >= 0
+        np.add.at(exact[:, 0].T, place[codes[shown]], sums[1:, shown].T)
+        return keys, self._emit(*self._measure(window, [exact], key, table), None)
 
     def _measure(
         self, first: int, exact: list[Integers], key: Key, table: KeySet, reached: Sequence[Reached] = ()
@@ -382,9 +399,12 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(self.plan, start=0, stop=1)
 
     def _closed(
-        self, state: WindowsState, first: int, key: Key
-    ) -> tuple[WindowsState, list[Integers], Integers | None]:
-        """State without windows from `first` on, and their exact numbers of keys that show; private keys' windows."""
+        self, state: WindowsState, first: int, key: Key, shard: bool = False
+    ) -> tuple[WindowsState, list[Integers], KeySet, Integers | None]:
+        """State without windows from `first` on, their exact numbers, the keys that show, and private keys' windows.
+
+        A `shard` shows all keys of these windows, with their weights before the sums.
+        """
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
         times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
@@ -396,9 +416,12 @@ class WindowsMachine(Machine[WindowsState]):
                 cells = said.windows, said.codes, rows[:, 2] if self.merges else np.ones_like(times)
             else:
                 cells = person_cells(said, plan.periods.numbers(times), digests, words, weights_of(plan), key)
-            keys = keys.after(cells, span, plan.start or 0, self.appearing, key)
-            table, place = keys.shown
-            begins = keys.begins[np.argsort(place)[place.size - table.size :]]
+            if shard:
+                table, place = keys.table.select(np.bincount(said.codes, minlength=keys.size) > 0)
+            else:
+                keys = keys.after(cells, span, plan.start or 0, self.appearing, key)
+                table, place = keys.shown
+                begins = keys.begins[np.argsort(place)[place.size - table.size :]]
         plan.check_cells(span[1] - first, table.size)
         reached, new = self._newcomers(state, said, digests, span, key)
         if plan.bounds_rows:
@@ -417,7 +440,15 @@ class WindowsMachine(Machine[WindowsState]):
             for into, each in zip(exact[0], rows.T[3:, inside], strict=True):
                 np.add.at(into, (said.windows[inside] - first, said.codes[inside]), each)
         waiting = state.waiting.without_first(span[1] - first, len(rows))
-        return replace(state, waiting=waiting, keys=keys, reached=reached), exact, begins
+        if keys is not None and shard:
+            weights = np.zeros((1, span[1] - first, table.size), np.int64)
+            np.add.at(weights[0], (cells[0] - first, place[cells[1]]), cells[2])
+            exact[0] = np.concatenate([weights, exact[0]])
+            left = waiting.of_first(waiting.ends.size).copy()
+            kept, left[:, 1] = np.unique(left[:, 1], return_inverse=True)
+            keys = OnlineKeys.none(plan.by).learned(keys.table.entries(kept))[0]
+            waiting = self._none.with_rows(left, span[1], waiting.ends.size)
+        return replace(state, waiting=waiting, keys=keys, reached=reached), exact, table, begins
 
     def _newcomers(
         self, state: WindowsState, rows: CellRows, digests: Integers, span: tuple[int, int], key: Key

@@ -34,6 +34,8 @@ MAX_CANDIDATES = 2**22
 DEFAULT_CANDIDATES = 2**12
 #: Noise scales by which the best candidate may lose.
 CLEAR = 8.0
+#: Logarithms of factors stay within it, so that they are floats.
+STEEP = 700.0
 #: Bounds between which candidates are 1 apart by default.
 MIN_UNIT_STEP = 64
 MAX_UNIT_STEP = 2**20
@@ -86,8 +88,9 @@ class NoisyMax:
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
         """Fraction of values above theta that noise may hide, and what a unit of theta adds (``docs/streams.md``)."""
-        slope = math.exp(_log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout))
-        return CLEAR / (task.epsilon * task.holdout), slope
+        # A fraction above 1 counts as 1.
+        slope = _log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout)
+        return CLEAR / (task.epsilon * task.holdout), math.exp(min(max(slope, -STEEP), STEEP))
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         return exact_guarantee(task, self.noise, "counts of {} held-out values")
@@ -163,7 +166,7 @@ def _log_penalty(rule: NoisyMax, task: ThresholdTask, unit: float, theta: float)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
     # one that cannot win.  In logarithms, so that no factor overflows.
-    slope = math.exp(min(_log_penalty(rule, task, score_unit(task.epsilon, task.holdout), task.bound), 700.0))
+    slope = math.exp(min(_log_penalty(rule, task, score_unit(task.epsilon, task.holdout), task.bound), STEEP))
     fractions = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
     penalties: Integers = np.rint(np.minimum(slope * (fractions - fractions[0]), MAX_PENALTY)).astype(np.int64)
     penalties.flags.writeable = False

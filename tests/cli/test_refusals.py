@@ -50,7 +50,7 @@ USAGE = {
 REFUSED = {
     RELEASE.replace("200", "-1"): "--bound -1.0: expected a number above 0",
     f"{RELEASE} --sensitivity 2": "sensitivity",
-    "plan --epsilon 1": "--statistics: expected statistics of a table by column, or the size of a finished array",
+    "plan --epsilon 1": "expected --statistics of a table, or --size of a finished array",
     f"{RELEASE} --threshold 0": "--threshold",
     f"{RELEASE} --separator ';'": "--separator is for text files: 'in.npy' is none",
     f"{TOTALS} --no-header": "--header is for text files: 'readings.parquet' is none",

@@ -179,6 +179,7 @@ def test_follow_goes_on(method: str, run: Callable[..., Result], refused: Callab
     for begin, end in ((0, 7), (7, 8), (8, 40)):
         said += run(line, stdin="".join(f"{value}\n" for value in values[begin:end])).stdout
     assert said == "value\n" + "".join(f"{value!r}\n" for value in expected)
+    assert "F: 40 values are recorded" in run(line.replace(" --quiet", ""), stdin="").stderr
     assert "with other options" in refused(f"{line} --nonfinite zero", stdin="1\n")
     assert "another key or name" in refused(f"{line} --stream b", stdin="1\n")
 

@@ -126,9 +126,9 @@ def serve_windows(folder: Path, count: int) -> None:
     made.execute()
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 3)])
-def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int) -> None:
-    job, rows = windows.make_job(tmp_path), windows.make_rows()
+@pytest.mark.parametrize(("workers", "shards", "options"), [(1, 1, {}), (2, 3, windows.PRIVATE)])
+def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int, options: windows.Row) -> None:
+    job, rows = windows.make_job(tmp_path, **options), windows.make_rows()
     rows = [{**row, "who": "7"} if k % 3 else row for k, row in enumerate(rows)]
     made = environment(workers, **OFTEN)
     beyond = [{**rows[0], "at": windows.END + timedelta(hours=1)}] * 50

@@ -71,7 +71,7 @@ def test_fleets_of_a_job_share_nothing(tmp_path: Path) -> None:
     again.forget(again.ids)
     assert len(job.from_bytes(state)) == len(one)
     assert job.fleet().publish(ids, values)[1].tolist() == wanted
-    parts = [job.fleet((k, 2)) for k in range(2)]
+    parts = job.fleet().split(2)
     owner = int(one.part_of(ids[:1], 2)[0])
     assert parts[owner].publish(ids[:1], values[:1])[1].tolist() == wanted[:1]
     with pytest.raises(DataError, match="belongs to part"):

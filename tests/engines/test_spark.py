@@ -198,8 +198,9 @@ def windows_files(rows: list[windows.Row], each: int = 4) -> list[list[windows.R
     return [*files, [{**rows[0], "at": windows.END}]]
 
 
-def test_windows_of_a_query_that_restarts(tmp_path: Path, session: Any) -> None:
-    job, rows = windows.make_job(tmp_path), windows.make_rows()
+@pytest.mark.parametrize("options", [{}, windows.PRIVATE])
+def test_windows_of_a_query_that_restarts(tmp_path: Path, session: Any, options: windows.Row) -> None:
+    job, rows = windows.make_job(tmp_path, **options), windows.make_rows()
     for number, part in enumerate(windows_files(rows)):
         put_windows(tmp_path, part, number)
         if number in (0, 2):

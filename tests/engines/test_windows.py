@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import uuid
+from collections import defaultdict
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,9 @@ from tests.engines import scenes
 from tests.engines.windows import (
     END,
     MINUTE,
+    PRIVATE,
     START,
+    WINDOWS,
     Row,
     assert_released,
     expected,
@@ -27,16 +33,29 @@ from tests.engines.windows import (
     make_rows,
     make_windows,
 )
+from tests.oracles import online_keys
 
 
 def taken(rows: Columns, places: Any) -> Columns:
     return {name: [column[i] for i in places] for name, column in rows.items()}
 
 
+#: State of each stage and place.
+Merged = dict[tuple[int, int], bytes | None]
+
+
+def due(job: Job, shards: int, merged: Merged, given: Any, stage: int = 0) -> Iterator[Row]:
+    """Rows that a share completes, through all stages; states are taken by stage and place."""
+    place = stage, given["place"]
+    merged[place], found = merge(job, shards, merged.get(place), given["share"])
+    for each in found:
+        yield from due(job, shards, merged, each, stage + 1) if "share" in each else [each]
+
+
 def run(job: Job, batches: list[tuple[list[Row], Any]], shards: int, again: int = 0) -> list[Row]:
     """Batches of rows, each with the clock behind it; every state is read back, and `again` is consumed twice."""
     states: list[bytes | None] = [None] * shards
-    merged: dict[int, bytes] = {}
+    merged: Merged = {}
     out = []
     for number, (rows, to) in enumerate(batches):
         columns = columns_of(job, rows)
@@ -46,9 +65,7 @@ def run(job: Job, batches: list[tuple[list[Row], Any]], shards: int, again: int 
             for k in range(shards):
                 shard = Shard(job, (k, shards), states[k])
                 shard.add(taken(columns, np.flatnonzero(whose == k)))
-                for window, share in shard.advance(to):
-                    merged[window], found = merge(job, shards, merged.get(window), share)
-                    out += found
+                out += [row for share in shard.advance(to) for row in due(job, shards, merged, share)]
                 after.append(shard.to_bytes())
             # A batch that comes again meets the states before it.
         states = list(after)
@@ -69,14 +86,99 @@ def cut(rows: list[Row], count: int, rng: Any) -> list[tuple[list[Row], Any]]:
 
 
 @pytest.mark.parametrize("persons", [True, False])
-@pytest.mark.parametrize(("shards", "batches"), [(1, 1), (1, 9), (4, 3), (7, 20)])
+@pytest.mark.parametrize(
+    ("private", "shards", "batches"), [(False, 1, 9), (False, 4, 3), (False, 7, 20), (True, 1, 4), (True, 5, 9)]
+)
 def test_any_shards_and_batches_give_what_one_machine_gives(
-    tmp_path: Path, persons: bool, shards: int, batches: int
+    tmp_path: Path, private: bool, persons: bool, shards: int, batches: int
 ) -> None:
-    job, rows = make_job(tmp_path, persons), make_rows()
+    job, rows = make_job(tmp_path, persons, **PRIVATE if private else {}), make_rows()
     found = run(job, cut(rows, batches, np.random.default_rng(shards)), shards, again=batches // 2)
     # A repeated batch gives its windows again, with the same numbers.
     assert_released(found, job, rows)
+
+
+def test_private_windows_in_any_order_and_twice(tmp_path: Path) -> None:
+    """A part of the keys releases its windows in turn, whatever comes when, and a second share changes nothing."""
+    job, rows, rng = make_job(tmp_path, **PRIVATE), make_rows(), np.random.default_rng(4)
+    columns, shares, parts, out = columns_of(job, rows), defaultdict(list), defaultdict(list), list[Row]()
+    whose = owners(job, columns, 3)
+    for k in range(3):
+        shard = Shard(job, (k, 3))
+        shard.add(taken(columns, np.flatnonzero(whose == k)))
+        for each in shard.advance(END):
+            shares[each["place"]].append(each["share"])
+    for given in shares.values():
+        for each in merge(job, 3, None, *given)[1]:
+            parts[each["place"]].append(each["share"])
+    assert {len(given) for given in parts.values()} == {WINDOWS}
+    for part, given in parts.items():
+        order = rng.permutation([*range(WINDOWS)] * 2)
+        state, found = None, list[Row]()
+        for some in order[:, None] if part % 2 else [order]:
+            state, more = merge(job, 3, state, *(given[i] for i in some))
+            found += more
+        out += found
+    assert in_order(out) == expected(job, rows)
+    with pytest.raises(StateError, match="shares of several parts of the keys: expected those of part 0"):
+        merge(job, 3, None, parts[0][0], parts[1][0])
+
+
+def running(job: Job, rows: list[Row], shards: int = 3) -> dict[str, Any]:
+    """Running weights of keys in two windows, added up over shards."""
+    machine: Any = job.machine
+    key, columns, found = job.key.bind(machine.plan), columns_of(job, rows), defaultdict[str, Any](int)
+    whose = owners(job, columns, shards)
+    for k in set(whose.tolist()):
+        own = taken(columns, np.flatnonzero(whose == k))
+        batch = machine.read(own["at"], None, {"shop.town": own["shop.town"]}, own.get("who"), None)
+        state, *_ = machine.collect(machine.start(key), batch, key)
+        _, keys, sums = machine.collect(state, machine.read(None, None, None, None, START + 2 * MINUTE), key)
+        for name, weights in zip(keys.columns()["shop.town"], sums[0].T, strict=True):
+            found[str(name)] = found[str(name)] + np.cumsum(weights)
+    return found
+
+
+@pytest.mark.parametrize("persons", [True, False])
+def test_losses_of_all_neighbours_over_shards(tmp_path: Path, persons: bool) -> None:
+    """All that a unit may add to two keys in two windows: joint outcomes by enumeration, and weights of persons."""
+    unit = fastdp.Person("who", rows=4, per="2min", per_window=2) if persons else fastdp.Rows(2)
+    options: Row = {"statistics": {"*": "count"}, "bounds": None, "unit": unit, "epsilon": 2.0, "delta": 0.05}
+    job = make_job(tmp_path, keys=fastdp.PrivateKeys(), **options)
+    machine: Any = job.machine
+    rule, places = machine.appearing, list(itertools.product("ab", range(2)))
+    limits = rule.thresholds(0, 2).tolist()
+    choose = itertools.combinations if persons else itertools.combinations_with_replacement
+    most, apart, worst, norms = len(places) if persons else 2, set[int](), [0.0], set[int]()
+
+    def rows_of_unit(cells: Any, who: int) -> list[Row]:
+        moments = [START + window * MINUTE + timedelta(seconds=who * 7 + i) for i, (_, window) in enumerate(cells)]
+        return [{"at": at, "shop.town": key, "who": who} for at, (key, _) in zip(moments, cells, strict=True)]
+
+    def law(paths: dict[str, Any]) -> list[Any]:
+        each = [online_keys.outcome(paths.get(key, np.zeros(2)), limits, rule.scale, 40) for key in "ab"]
+        return [math.prod(pair) for pair in itertools.product(*each)]
+
+    for others in (
+        [],
+        [("a", 0)],
+        [("a", 0)] * (limits[0] - 1) + [("b", 1)] if not persons else [("b", 1), ("b", 0)],
+    ):
+        crowd = [row for who, cell in enumerate(others, 1) for row in rows_of_unit([cell], who)]
+        before = running(job, crowd) if crowd else {}
+        alone = law(before)
+        for cells in itertools.chain(*(choose(places, count) for count in range(1, most + 1))):
+            own = rows_of_unit(cells, 0)
+            apart.add(len(set(owners(job, columns_of(job, own), 3).tolist())))
+            after = running(job, own + crowd)
+            moved = [after[key] - before.get(key, 0) for key in after]
+            assert all((np.diff(each, prepend=0) >= 0).all() for each in moved)
+            norms.add(sum(int(each[-1]) ** rule.power for each in moved))
+            for one, other in () if persons else itertools.permutations((alone, law(after))):
+                worst.append(sum(max(p - math.exp(rule.loss) * q, 0) for p, q in zip(one, other, strict=True)))
+    assert (1 - 1e-8) * rule.total**rule.power < max(norms) <= rule.total**rule.power
+    assert apart == ({1} if persons else {1, 2})
+    assert persons or 0.01 * rule.delta < max(worst) <= rule.delta
 
 
 def test_sums_are_true_where_noise_is_small(tmp_path: Path) -> None:
@@ -115,7 +217,8 @@ def test_other_parameters_and_shards_are_refused(tmp_path: Path) -> None:
     job, rows = make_job(tmp_path), make_rows()
     shard = Shard(job, (0, 1))
     shard.add(columns_of(job, rows))
-    state, ((_, share), *_) = shard.to_bytes(), shard.advance(END)
+    state, (placed, *_) = shard.to_bytes(), shard.advance(END)
+    share = placed["share"]
     changes: list[tuple[dict[str, Any], str]] = [
         ({"epsilon": 0.5}, r"epsilon = 1\.0 in the state, 0\.5 asked for"),
         ({"keys": ["a"]}, "keys = .* in the state, .* asked for"),
@@ -142,7 +245,7 @@ def test_a_state_and_a_share_show_nothing(tmp_path: Path) -> None:
     job, rows = make_job(tmp_path), make_rows()
     shard = Shard(job, (0, 1))
     shard.add(columns_of(job, rows))
-    for data in (shard.to_bytes(), *(share for _, share in shard.advance(END))):
+    for data in (shard.to_bytes(), *(placed["share"] for placed in shard.advance(END))):
         for secret in (bytes(range(32)), job.key.reveal(), b"who", b"person"):
             assert secret not in data
             assert secret.hex().encode() not in data
@@ -151,8 +254,8 @@ def test_a_state_and_a_share_show_nothing(tmp_path: Path) -> None:
 def test_the_clock_is_never_the_latest_row(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="lateness = '1min': expected None in a job"):
         make_job(tmp_path, lateness="1min")
-    with pytest.raises(ParameterError, match="keys: expected counts, sums, means and variances of given keys"):
-        make_job(tmp_path, keys=fastdp.PrivateKeys(), delta=1e-6)
+    with pytest.raises(ParameterError, match="expected counts, sums, means and variances in a job"):
+        make_job(tmp_path, statistics={"kwh": "median"})
     assert "is public knowledge" in make_job(tmp_path).guarantee.derivation[-1]
 
 
@@ -212,7 +315,7 @@ def test_a_timer_in_milliseconds_fires_when_a_window_has_ended(tmp_path: Path) -
 
 def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path)
-    shares = [Shard(job, (k, 4)).advance(START + MINUTE)[0][1] for k in range(4)]
+    shares = [Shard(job, (k, 4)).advance(START + MINUTE)[0]["share"] for k in range(4)]
     first, _ = merge(job, 4, shares[0], shares[1])
     second, _ = merge(job, 4, shares[1], shares[2])
     with pytest.raises(StateError, match=r"a share of shards \[1, 2\]: expected none of \[1\], or all again"):
@@ -251,11 +354,8 @@ def test_one_row_stops_no_job(tmp_path: Path, kind: str, caplog: pytest.LogCaptu
         whose = owned(job, batch, 3)
         for k, shard in enumerate(shards):
             shard.take([batch[i] for i, owner in whose.items() if owner == k])
-    states, out = dict[int, bytes](), list[Row]()
-    for shard in shards:
-        for window, share in shard.advance(END):
-            states[window], released = merge(job, 3, states.get(window), share)
-            out += released
+    merged: Merged = {}
+    out = [row for shard in shards for share in shard.advance(END) for row in due(job, 3, merged, share)]
     # Whatever its type, a person is one: as texts on one machine.
     texts = {7: "7", 0.5: "0.5", 2**53 + 1: str(2**53 + 1)}
     assert in_order(out) == expected(job, [{**row, "who": texts.get(row["who"], row["who"])} for row in mixed])

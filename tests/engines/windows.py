@@ -22,6 +22,8 @@ MINUTE = timedelta(minutes=1)
 WINDOWS = 8
 END = START + WINDOWS * MINUTE
 Row = dict[str, Any]
+#: Some keys of the rows appear at once, some later, some never.
+PRIVATE: Row = {"keys": fastdp.PrivateKeys(), "epsilon": 2.0, "delta": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ def logged(path: Path) -> list[Any]:
 def make_windows(persons: bool = True, **changes: Any) -> fastdp.Windows:
     unit = fastdp.Person("who", rows=2, per="1min") if persons else fastdp.Rows(1)
     given: dict[str, Any] = {"epsilon": 1.0, "by": "shop.town", "keys": ["a", "b", "c"], "unit": unit, "bounds": 10.0}
+    given |= {"statistics": {"kwh": "sum", "*": "count"}} | changes
     time = fastdp.Time("at", "1min", start="2024-05-01", zone="UTC")
-    return fastdp.Windows({"kwh": "sum", "*": "count"}, time, **given | changes)
+    return fastdp.Windows(given.pop("statistics"), time, **given)
 
 
 def make_job(folder: Path, persons: bool = True, **changes: Any) -> Job:

@@ -80,6 +80,15 @@ def test_a_histogram_has_noise_and_public_edges() -> None:
     assert np.sum(density * np.diff(edges)) == pytest.approx(1.0)
     with pytest.raises(ParameterError, match=r"^range = None: expected public ends"):
         ours.histogram(sample)
+    for wrong, named in (
+        ({"bins": "auto"}, "bins = 'auto'"),
+        ({"weights": sample}, "weights"),
+        ({"bins": 0}, "bins"),
+    ):
+        with pytest.raises(ParameterError, match=f"^{named}"):
+            ours.histogram(sample, range=(0.0, 20.0), **wrong)
+    with pytest.raises(DataError, match=r"^sample"):
+        ours.histogram(["a"], range=(0.0, 20.0))
 
     class Accountant:
         def spend(self, epsilon, delta):
@@ -89,10 +98,24 @@ def test_a_histogram_has_noise_and_public_edges() -> None:
         ours.histogram(sample, 0.5, 12, (0.0, 20.0), accountant=Accountant())
 
 
+def test_the_default_accountant_of_diffprivlib_pays() -> None:
+    accountants = pytest.importorskip("diffprivlib.accountant")
+    with accountants.BudgetAccountant(1.0, 0) as account:
+        ours.histogram([1.0, 2.0], epsilon=0.7, range=(0, 3))
+        assert account.total()[0] == pytest.approx(0.7)
+        with pytest.raises(Exception, match=r"(?i)budget"):
+            ours.histogram([1.0, 2.0], epsilon=0.7, range=(0, 3))
+
+
 @pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"delta": 1.0}, {"delta": -0.1}, {"sensitivity": math.inf}])
 def test_refusals(wrong) -> None:
     for name in ("Laplace", "Gaussian"):
         with pytest.raises(ParameterError, match=f"^{next(iter(wrong))} = "):
             getattr(ours, name)(**{**CASES["Gaussian"], **wrong})
+        for far in (5e-324, 1e308):
+            with pytest.raises(ParameterError, match=r"^sensitivity = .*: expected between"):
+                getattr(ours, name)(**{**CASES["Gaussian"], "sensitivity": far})
+        with pytest.raises(ParameterError, match=r"^random_state is a RandomState"):
+            getattr(ours, name)(**CASES["Gaussian"], random_state=np.random.RandomState(1))
     with pytest.raises(ParameterError, match=r"^delta = 0"):
         ours.Gaussian(epsilon=1.0, delta=0.0, sensitivity=1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import ParameterError
+from fastdp.errors import DataError, ParameterError
 from fastdp.interop.pipelinedp import DPEngine
 
 pipeline_dp = pytest.importorskip("pipeline_dp")
@@ -65,10 +65,12 @@ def test_aggregations_share_the_budget_by_weight_and_run_when_asked() -> None:
     asked = [params([Metrics.COUNT], noise_kind=pipeline_dp.NoiseKind.LAPLACE, budget_weight=w) for w in (1, 3)]
     rows = [(i, "k", 1.0) for i in range(1_000)]
     pairs = [engine.aggregate(rows, each, TAKE, ["k"]) for each in asked]
+    early = engine.aggregate(rows, asked[0], TAKE, ["k"])
     with pytest.raises(ParameterError, match=r"expected accountant.compute_budgets\(\) first"):
-        next(iter(engine.aggregate(rows, asked[0], TAKE, ["k"])))
+        list(early)
     accountant.compute_budgets()
     assert [spec.eps for spec in accountant.mechanism_specs] == pytest.approx([0.2, 0.6, 0.2])
+    assert list(early) == list(early)
     (key, metrics), *more = pairs[1]
     assert (key, more) == ("k", [])
     assert metrics._fields == ("count",)
@@ -79,7 +81,7 @@ def test_aggregations_share_the_budget_by_weight_and_run_when_asked() -> None:
     [
         ({"metrics": [Metrics.VECTOR_SUM], "vector_size": 2, "vector_max_norm": 1.0}, "vector_size"),
         ({"metrics": [Metrics.SUM], "min_value": None, "max_value": None,
-          "min_sum_per_partition": 1, "max_sum_per_partition": 2}, "min_sum_per_partition"),
+          "min_sum_per_partition": 0, "max_sum_per_partition": 2}, "min_sum_per_partition"),
         ({"metrics": []}, "metrics"),
     ],
 )  # fmt: skip
@@ -88,6 +90,22 @@ def test_what_is_not_here_is_refused_before_the_budget(given, named) -> None:
     with pytest.raises(ParameterError, match=f"^{named} = "):
         DPEngine(accountant).aggregate(ROWS, params(**given), TAKE, ["k0"])
     assert not accountant.mechanism_specs
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        ([(1, "a", 1.0), (1, "a", "SECRET")], "value: expected numbers"),
+        ([(1, "a", 1.0), (1, 2.5, 1.0)], "partition: expected texts"),
+        ([([1], "a", 1.0)], "privacy_id: expected entries with a hash"),
+    ],
+)
+def test_errors_name_a_column_and_no_entry(rows, named) -> None:
+    with pytest.raises(DataError, match=f"^{named}") as raised:
+        released(params([Metrics.SUM]), ["a"], rows=rows)
+    assert "SECRET" not in str(raised.value)
+    with pytest.raises(ParameterError, match=r"^budget_accountant is a list: expected a pipeline_dp"):
+        DPEngine([])
 
 
 def test_bounds_of_persons_are_those_of_fastdp() -> None:

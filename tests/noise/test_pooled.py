@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -111,7 +112,12 @@ def test_whole_sums_do_not_tell_the_rounding_of_their_parts() -> None:
     steps = (2 * np.float64(expected(Laplace, 0, scale=16.0)[:9])).tolist()
     found = [far.add(2.0**60) for _ in range(9)]
     assert found == [(2**61 + int(step / 2)) * 0.5 for step in steps]
-    assert math.isfinite(Laplace(1.0, 2.0**-20).add(1e308))
+    assert Laplace(1.0, 2.0**-20).add(1e308) == 1e308
+    assert Laplace(1.0, 0.5).add(10**400) == sys.float_info.max
+    # A whole number beyond 2^53 is not rounded twice: the second would move it by 512 steps.
+    near = [Laplace(1.0, 0.5, seed=3).add(2**60 + 128 + i) for i in (0, 1)]
+    drawn = int(expected(Laplace, 0, scale=2.0)[0])
+    assert near == [float(2**60 + 128 + i + Fraction(drawn, 2)) for i in (0, 1)]
 
 
 @both
@@ -131,6 +137,9 @@ def test_refusals(kind) -> None:
         assert "1.5" not in str(raised.value)
     assert type(kind(1.0).add(np.int64(3))) is int
     assert type(kind(1.0).add(3.0)) is int
+    assert type(kind(1.0, np.float32(0.5)).add(np.float32(3.5))) is float
+    with pytest.raises(DataError, match="longdouble"):
+        kind(1.0, 0.5).add(np.longdouble(1))
     with pytest.raises(ParameterError, match="sensitivity"):
         kind(1.0).loss(-1.0)
     with pytest.raises(ParameterError, match="size"):

@@ -27,6 +27,7 @@ from fastdp.releases.intervals import (
     tree_variances,
     wider_quantile,
 )
+from fastdp.thresholds import Fixed, TruePercentile
 from fastdp_kernels.streams import revision
 from tests import stat
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
@@ -175,9 +176,9 @@ def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, c
 )
 def test_the_allowance_beyond_theta_grows_with_theta_over_the_mean(mean: float, factor: float) -> None:
     noise = SumNoise("blocks", 1.0, 1.0, above=0.01, bound=1e6)
-    assert noise.excess(10.0, mean) == pytest.approx(0.01 * factor * 10.0)
+    assert noise.excess(10.0, mean, 10.0) == pytest.approx(0.01 * factor * 10.0)
     near = replace(noise, bound=12.0)
-    assert near.excess(10.0, mean) == pytest.approx(0.01 * 1.5 * 2.0)
+    assert near.excess(10.0, mean, 10.0) == pytest.approx(0.01 * 1.5 * 2.0)
 
 
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
@@ -189,6 +190,40 @@ def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
     at_bound = replace(chosen, noise=replace(chosen.noise, bound=chosen.threshold))
     clipped = replace(at_bound, noise=replace(at_bound.noise, above=0.0))
     assert np.array_equal(at_bound.interval(0, 5000), clipped.interval(0, 5000))
+
+
+@pytest.mark.parametrize(("share", "epsilon"), [(1e-4, 1.0), (1e-3, 0.1), (1e-2, 0.1)])
+def test_true_sums_of_sparse_streams_are_held_where_noise_chose_theta(share: float, epsilon: float) -> None:
+    """A theta of 1 to 9 by noise alone says nothing of sizes beyond it; one that values chose is no wider for it."""
+    held, asked, thetas = [], np.arange(0, 100_000, 5000), []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        values = np.where(rng.random(200_000) < share, np.minimum(rng.exponential(100.0, 200_000), 1000.0), 0.0)
+        release = fastdp.ToPS(epsilon, 1000.0, seed=seed).release(values)
+        low, high = release.interval(asked, asked + 20_000)
+        before = np.concatenate([[0.0], np.cumsum(values[release.offset :])])
+        true = before[asked + 20_000] - before[asked]
+        held.append(np.mean((low <= true) & (true <= high)))
+        thetas.append(release.threshold)
+    assert np.mean(held) >= 0.95
+    assert min(held) >= 0.8
+    assert (min(thetas) < 10.0) == (share < 1e-2)
+
+
+def test_values_beyond_a_theta_that_values_chose_are_of_its_size() -> None:
+    values = np.random.default_rng(1).gamma(2.0, 20.0, 200_000)
+    release = fastdp.ToPS(0.1, 5000.0, seed=1).release(values)
+    low, high = release.interval(0, 100_000)
+    assert high - low < 0.27 * 40.0 * 100_000
+
+
+def test_true_sums_are_said_where_no_theta_was_below_the_bound() -> None:
+    """Not where the last one is the bound and the first was not."""
+    values = np.random.default_rng(2).gamma(4.0, 1.0, 8000) * np.repeat([1.0, 30.0], 4000)
+    for rule, holdout in ((TruePercentile(0.99), 600), (Fixed(200.0), 0)):
+        release = fastdp.Adaptive(8.0, 200.0, threshold=rule, holdout=holdout, max_range=1024, seed=3).release(values)
+        assert release.threshold == 200.0
+        assert ("for true sums" in repr(release)) == (holdout == 0)
 
 
 @pytest.mark.parametrize(("kind", "least"), [("chosen", 0.98), ("rising", 0.75)])

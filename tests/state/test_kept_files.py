@@ -156,6 +156,25 @@ def test_a_record_that_an_interrupt_took_back_is_not_in_the_file(
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
 
 
+def test_a_first_file_that_failed_behind_its_writing_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it is kept, so that a second file would be a second publisher with the same noise."""
+    publisher = CASES["adaptive"].make()
+
+    def fails(synced: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "sync_folder", fails)
+        with pytest.raises(StateError):
+            publisher.keep(tmp_path / "a")
+    with pytest.raises(StateError, match="expected that path"):
+        publisher.keep(tmp_path / "b")
+    publisher.publish(CASES["adaptive"].calls[0])
+    assert type(publisher).load(tmp_path / "a").n_seen == publisher.n_seen
+
+
 FURTHER = ["tops", "stream_publisher", "median", "adaptive", "pak", "pak_averages", "topl"]
 
 

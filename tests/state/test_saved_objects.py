@@ -308,7 +308,10 @@ def test_one_error_for_each_wrong_file(tmp_path: Path, samples: dict[str, Path],
         case.make().keep(tmp_path / "folder" / "s", KEY)
     for version in (0, 3, 5):
         path.write_bytes(raw[:8] + version.to_bytes(2, "big") + raw[10:])
-        with pytest.raises(StateError, match=f"has format {version}: this fastdp reads format 4 .another fastdp"):
+        with pytest.raises(
+            StateError,
+            match=f"has format {version}: this fastdp reads format 4 .another fastdp.*; go on with that version",
+        ):
             load(case, path)
     path.write_bytes(raw)
     with pytest.raises(StateError, match="wrong key"):

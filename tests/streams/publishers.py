@@ -1,6 +1,6 @@
 """Every kind of publisher of values: the table that the rules of ``test_conformance`` run over.
 
-A new composition is a row here.  ``OWN`` are made with parts of a user's own, which no state file names.
+Methods are here by name, a new composition is a row.  No state file names the parts of a user's own (``OWN``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import fastdp
 from fastdp.data.column import PIECE
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
+from fastdp.streams import METHODS
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
@@ -83,9 +84,15 @@ def gaussian(*parts: Any, **options: Any) -> Make:
     return fixed(*parts, delta=1e-6, **options)
 
 
+def methods(*, of_parts: bool) -> dict[str, Make]:
+    """The public methods that are compositions of parts, or the others."""
+    kinds = {kind: getattr(fastdp, kind) for kind in METHODS.values()}
+    return {name: maker(kind) for name, kind in kinds.items() if issubclass(kind, fastdp.StreamPublisher) is of_parts}
+
+
 #: Compositions of threshold, perturber and smoother.
 STREAMS: dict[str, Make] = {
-    "Adaptive": maker(fastdp.Adaptive),
+    **methods(of_parts=True),
     "blocks, fixed": adaptive(threshold=Fixed(20.0), holdout=0),
     "blocks, scale-free": adaptive(threshold=ScaleFree()),
     "events": events(),
@@ -130,11 +137,11 @@ OWN: dict[str, Make] = {
     "own noise": fixed(OwnNoise()),
 }
 OTHERS: dict[str, Make] = {
+    **methods(of_parts=False),
     "PAK": pak(),
     "PAK, all sums": pak(threshold=NoisyMax(), lag_sums=True),
     "PAK, averages": pak(threshold=NoisyMax(), average=7),
     "PAK, average of all": pak(threshold=NoisyMax(), average="all", lag_sums=True),
     "PAK, unclipped": pak(clip=False),
-    "ToPL": maker(fastdp.ToPL),
 }
 PUBLISHERS = {**STREAMS, **OTHERS}

@@ -23,7 +23,7 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, blocks
 from fastdp.smoothers import Recent
 from fastdp.streams import adaptive_blocks
 from fastdp.streams.methods import Adaptive
-from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, TruePercentile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
@@ -273,11 +273,12 @@ def test_theta_rises_no_further_than_the_bound() -> None:
 
 
 def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:
-    """After a jump the last theta is not what values before it were clipped to."""
+    """After a jump the last theta is not what values before it were clipped to; of true sums a rule says a model."""
     generator = np.random.default_rng(2)
     values = generator.gamma(4.0, 1.0, 8000) * np.repeat([1.0, 30.0], 4000)
-    release = make(epsilon=8.0, bound=1000.0, seed=3).release(values)
-    online, thetas = make(epsilon=8.0, bound=1000.0, seed=3), []
+    options = {"epsilon": 8.0, "bound": 1000.0, "seed": 3}
+    release = make(**options, threshold=TruePercentile(0.99)).release(values)
+    online, thetas = make(**options, threshold=TruePercentile(0.99)), []
     for value in values:
         thetas.append(online.threshold or 0.0)
         online.publish([value])
@@ -294,6 +295,9 @@ def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None
         covered.append(np.mean((low <= truth) & (truth <= high)))
     assert covered[0] > 0.9 > 0.5 > covered[1]
     assert any("that of their block" in step for step in release.guarantee.derivation)
+    true = np.concatenate([[0.0], np.cumsum(values[600:])])
+    low, high = make(**options).release(values).revised.interval(starts, stops)
+    assert np.mean((low <= true[stops] - true[starts]) & (true[stops] - true[starts] <= high)) > 0.9
 
 
 def test_a_theta_far_below_the_values_is_warned_of() -> None:

@@ -273,6 +273,27 @@ def test_intervals_hold_ranges_of_bursts(name: str, size: int, epsilon: float) -
     assert held >= 0.9 * asked
 
 
+def test_intervals_hold_ranges_that_cut_blocks() -> None:
+    """Half waves shorter than a block, all at one phase, and ranges that begin or end beside a burst within one."""
+    size, at = 10_000, np.arange(10_000)
+    for period in (24, 96, 168, 400):
+        waves, starts, held = 1.0 + np.sin(at * 2.0 * np.pi / period), np.arange(0, 8000, period), []
+        for seed in range(12):
+            values = np.minimum(np.random.default_rng(seed).exponential(20.0, size) * waves, 100.0)
+            low, high = rule(size, 1.0, 100.0, seed=seed).release(values).interval(starts, starts + period // 2)
+            true = np.add.reduceat(values, np.sort(np.concatenate([starts, starts + period // 2])))[::2]
+            held.append(np.mean((low <= true) & (true <= high)))
+        assert np.mean(held) >= 0.9, period
+    starts, stops, held = np.array([5050, 5060, 4600, 5025]), np.array([5400, 5500, 5000, 5500]), []
+    for seed in range(20):
+        values = np.minimum(np.random.default_rng(seed).exponential(2.0, size), 100.0)
+        values[5000:5050] = 15.0
+        low, high = rule(size, 1.0, 100.0, seed=seed).release(values).interval(starts, stops)
+        true = [values[first:last].sum() for first, last in zip(starts, stops, strict=True)]
+        held.append((low <= true) & (true <= high))
+    assert np.mean(held, axis=0).min() >= 0.9
+
+
 def test_intervals_hold_ranges_of_zeros() -> None:
     """Levels that are kept at 0 and more add up to too much where all values are 0, and to too little elsewhere."""
     rng, size, held = np.random.default_rng(4), 2**20, []

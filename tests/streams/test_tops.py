@@ -164,6 +164,15 @@ def test_published_blocks_sum_to_the_noisy_totals() -> None:
     assert out[16:31] == pytest.approx(np.full(15, min(theta, 10.0)), abs=0.001)
 
 
+@pytest.mark.parametrize("c", [1e-308, 5e-324, 1e308])
+@pytest.mark.parametrize("epsilon", [1e-4, 1e4])
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_an_extreme_constant_leaves_intervals(c: float, epsilon: float) -> None:
+    release = make(epsilon=epsilon, threshold=NoisyMax(c=c)).release(stream(1000).clip(0.0))
+    low, high = release.interval([0, 100], [700, 300])
+    assert np.all((low <= high) & np.isfinite(low) & np.isfinite(high))
+
+
 def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
     seen = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -32,7 +33,7 @@ SHAPES = {
 }
 
 
-def basis_of(begin: datetime, hours: float, windows: int, curve: list[float] | None = None) -> Basis:
+def basis_of(begin: datetime, hours: float, windows: int, curve: tuple[float, ...] | None = None) -> Basis:
     first = (begin - EPOCH) // MICROSECOND
     return calendar_basis(first + np.arange(windows + 1) * round(hours * 3_600_000_000), None, curve)
 
@@ -46,7 +47,8 @@ def test_columns_and_bounds_are_those_of_the_description(shape: str) -> None:
     # Roundings of a half differ with the last bit of a sine.
     assert np.abs(found.columns - np.array(expected).T).max() <= 1
     listed = found.columns.T.tolist()
-    assert found.bound == oracle.largest_row_sum(listed)
+    for size in {1, found.size // 2 or 1, found.size}:
+        assert found.first(size).bound == oracle.largest_row_sum(listed[:size])
     assert found.bound <= 1.02 * 2**32
     assert found.moved(9, 2, gaussian=True) == 9 * found.bound
     assert found.moved(9, 2, gaussian=False) == oracle.l1_bound(listed, 9, 2)
@@ -58,7 +60,7 @@ def test_columns_and_bounds_are_those_of_the_description(shape: str) -> None:
 
 
 def test_a_public_curve_comes_after_the_mean() -> None:
-    found = basis_of(BEGIN, 1.0, 48, [1.0, 2.0, 4.0])
+    found = basis_of(BEGIN, 1.0, 48, (1.0, 2.0, 4.0))
     curve = np.resize([1.0, 2.0, 4.0], 48)
     inside = found.first(2).columns / 2**16
     left = curve - inside @ (inside.T @ curve)
@@ -169,6 +171,26 @@ def test_exact_losses_are_within_the_claim(case: str, delta: float) -> None:
     assert worst > (0.4 if case == "keys" else 0.5) * most
 
 
+@pytest.mark.parametrize(
+    "given", [{"keys": "public"}, {"keys": fastdp.PrivateKeys(), "delta": 1e-15}], ids=["public", "private"]
+)
+def test_noise_of_one_secret_at_two_scales_shares_no_word(given: dict[str, Any]) -> None:
+    """Another released key widens the noise of all; a key whose rows stay must not show its sums by that."""
+    found = []
+    for regions in ("ab", "abc"):
+        keys = "".join(100 * region for region in regions)
+        frame = table_of([[1.0] * 4] * len(keys), keys)
+        table = released(frame, {"*": "count"}, by="key", epsilon=16.0, seed=None, key=b"k" * 32, **given)
+        found += table.released.sums
+        assert found[-1].steps.shape == (1, 4, len(regions))
+    narrow, wide = (math.sqrt(each.noise[0].variance) for each in found)
+    assert narrow < wide
+    # The numbers, if both had one draw at two scales.
+    guessed = (wide * found[0].steps[0] - narrow * found[1].steps[0, :, :2]) / (wide - narrow)
+    exact = table.released.shares.plan.basis.numbers(np.full((1, 4, 2), 100))[0]
+    assert (np.abs(guessed - exact) > 0.1 * narrow).mean() > 0.5
+
+
 def homes(count: int, hours: int, seed: int = 2) -> tuple[pa.Table, np.ndarray]:
     """Rows of homes with a value in every hour, and true totals: waves, weekends, and a step that nothing knows."""
     rng, t = np.random.default_rng(seed), np.arange(hours)
@@ -221,6 +243,31 @@ def test_a_table_takes_the_calendar_where_it_errs_three_times_less() -> None:
     assert "basis" not in hourly(frame, 168, person={"basis": "windows"}).metadata
 
 
+def test_a_plan_of_many_keys_has_the_noise_of_the_release() -> None:
+    windows, keys = 2, 1_100
+    unit = fastdp.Person("who", rows=2_400, per_window=1_200, basis="calendar")
+    at = np.repeat(np.datetime64(BEGIN, "us") + np.arange(windows).astype("m8[h]"), keys)
+    frame = pa.table({"at": at, "who": [1] * at.size, "key": list(range(keys)) * windows})
+    hours, given = fastdp.Time("at", "1h", start=BEGIN, stop="2024-01-01T02:00"), {"unit": unit, "epsilon": 1e6}
+    made = fastdp.aggregate(frame, {"*": "count"}, hours, seed=1, by="key", keys=list(range(keys)), **given)
+    planned = fastdp.plan({"*": "count"}, every="1h", windows=windows, keys=keys, rows=1.0, **given)
+    assert str(planned.shares) == str(made.released.shares)
+
+
+def test_a_plan_of_many_windows_errs_as_one_of_fewer() -> None:
+    """A person in all W windows moves m numbers by sqrt(W), and a window has sqrt(m / W) of their error."""
+    begin, ways = time.process_time(), []
+    for windows, every in ((4_380, "2h"), (35_040, "15min")):
+        unit = fastdp.Person("who", rows=windows, per_window=1)
+        planned = fastdp.plan({"*": "count"}, every=every, windows=windows, unit=unit, epsilon=1.0, rows=50.0)
+        ways.append(planned.ways)
+    calendars = [[error for name, error in each.items() if "calendar" in name] for each in ways]
+    assert calendars[0] == pytest.approx(calendars[1], rel=0.05)
+    assert len(calendars[0]) == 2
+    # It was 200 s with each number of columns worked out anew.
+    assert time.process_time() - begin < 30.0
+
+
 def test_what_the_calendar_needs_is_said() -> None:
     frame, _ = homes(5, 24)
     with pytest.raises(ParameterError, match="per_window"):
@@ -233,6 +280,8 @@ def test_what_the_calendar_needs_is_said() -> None:
         fastdp.means(frame, "kwh", time, epsilon=1.0, clip=2.0, unit=unit)
     with pytest.raises(ParameterError, match="windows of time"):
         fastdp.totals(frame, "kwh", epsilon=1.0, clip=2.0, unit=replace(unit, rows=1))
+    with pytest.raises(ParameterError, match="at most 131,072 windows"):
+        fastdp.totals(frame, "kwh", replace(time, every="0.5s"), epsilon=1.0, clip=2.0, unit=unit)
     daily = fastdp.Person("who", rows=48, per="1d", per_window=1, basis="calendar")
     with pytest.raises(ParameterError, match="finished windows"):
         fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=2.0, unit=daily)
