@@ -63,9 +63,11 @@ def as_name(name: str, value: object) -> str:
 def _as_basis(name: str, value: object) -> str | tuple[float, ...]:
     if isinstance(value, str):
         return validation.choice(name, value, get_args(BasisName))
-    listed: Any = value.tolist() if hasattr(value, "tolist") else value
-    numbers = isinstance(listed, (list, tuple)) and all(isinstance(each, (int, float)) for each in listed)
-    found = tuple(map(float, listed)) if numbers else ()
+    listed: Any = next((getattr(value, way)() for way in ("tolist", "to_list") if hasattr(value, way)), value)
+    try:
+        found = tuple(validation.real(name, each) for each in listed) if isinstance(listed, (list, tuple)) else ()
+    except ParameterError:
+        found = ()
     if len(set(found)) < 2 or not all(map(math.isfinite, found)):
         raise refusal(name, None, "'auto', 'calendar', 'windows', or a curve: finite numbers that are not all equal")
     return found

@@ -31,6 +31,7 @@ from fastdp.tables.consistent import (
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram, Parts, places_of
 from fastdp.tables.quantities import ROWS, Quantity
+from fastdp.tables.reach import counter_of
 from fastdp.tables.released import Released
 from fastdp.tables.sizes import Number, one_sided, parts, two_sided, unseen
 from fastdp.tables.statistics import DROPPED, Answer, Estimate, Statistic
@@ -268,11 +269,14 @@ class View:
         each = self.released.counts(name, column)
         return each.steps[0].astype(np.float64)[self.starts], each.noise[0]
 
-    def reach(self, column: str) -> tuple[Floats, DrawnNoise, bool]:
-        by_key = self.depth > 0
-        each = self.released.counts("key reach" if by_key else "reach", column)
+    def reach(self, column: str) -> tuple[Floats, Floats, DrawnNoise, bool]:
+        by_key, plan = self.depth > 0, self.released.shares.plan
+        each, counter, before = self.released.counts("key reach" if by_key else "reach", column), counter_of(plan), 0
+        if plan.calendar is not None:
+            before = plan.calendar.number(int(self.released.edges[0])) - (plan.start or 0)
         found = each.steps.astype(np.float64)[:, self.stops - 1]
-        return found, each.noise[0], not by_key or self.released.shares.plan.all_keys
+        errors = counter.factor * np.sqrt(counter.most_draws(before + self.stops) * each.noise[0].variance)
+        return found, errors[:, None], each.noise[0], not by_key or plan.all_keys
 
     def histogram(self, column: str) -> Histogram:
         released, leaves = self.released, self.answers.leaves

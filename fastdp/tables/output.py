@@ -156,7 +156,7 @@ def metadata(released: Released, answers: Answers, depth: int) -> Json:
 def _calendar(released: Released) -> Json:
     basis, sums = released.shares.plan.basis, released.quantities
     assert basis is not None  # noqa: S101 - called with one
-    left = [number.value * q.resolution for q, number in zip(sums, released.residuals, strict=True)]
+    left = [max(number.value, 0) * q.resolution for q, number in zip(sums, released.residuals, strict=True)]
     return {"numbers": basis.size, "left": left, "text": path_taken(released.shares)}
 
 
@@ -212,7 +212,7 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.shares.plan.basis is not None:
-        found.append(("basis", f"{path_taken(released.shares)}; intervals hold true sums on average over windows"))
+        found.append(("basis", f"{path_taken(released.shares)}"))
     if released.shares.plan.online:
         found.append(("late", "rows that came after their window was closed are in no number"))
     if (rows := released.rows) is not None:

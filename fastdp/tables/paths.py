@@ -53,7 +53,7 @@ def paths_of(shares: Shares, rows: float | None = None) -> Paths:
         return basis.window * error(replace(whole, moves={True: moved}))
 
     whole = shares_of(replace(plan, basis=full))
-    level = (1.0 if quantity.name == "count" else LIKELY) * rows if rows is not None else USUAL * noise(1)
+    level = (1.0 if quantity.name == "count" else LIKELY) * max(0.0, rows) if rows is not None else USUAL * noise(1)
     size, least = best_size(full, noise, level)
     return Paths(error(every), least, full.first(size))
 

@@ -398,10 +398,11 @@ def _planned(
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
             names = each.needs if each.kind == "reach" else each.needs[:1]
-            draws = int(counter_of(plan).draws(np.arange(1, windows + 1)).max())
+            counter = counter_of(plan)
+            draws = int(counter.most_draws(np.array([windows]))[0])
             for own in (q for q in reversed(shares.quantities) if q.column == each.column and q.name in names):
                 noise = drawn(shares.distribution(own, shares.level_of(own)))
-                if (counted := each.expected(noise, confidence, draws)) is not None:
+                if (counted := each.expected(noise, confidence, draws, counter.factor)) is not None:
                     of = " of all keys" if own.name == "reach" and plan.by else ""
                     errors[each.name + of] = Expected(*counted, in_rows=own.name == "excess")
             if each.name in errors:

@@ -230,7 +230,9 @@ def path_taken(shares: Shares) -> str:
     plan = shares.plan
     assert plan.basis is not None  # noqa: S101 - called with one
     whose = "as asked for" if plan.asks_calendar else "taken because it is expected to err three times less"
-    return f"windows follow from {plan.basis} with noise, {whose}"
+    each = "windows and keys" if plan.by else "windows"
+    hold = f"intervals hold true sums on average over {each}, and may miss those unlike the others"
+    return f"windows follow from {plan.basis} with noise, {whose}; {hold}"
 
 
 def _named(name: str, column: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -41,6 +42,27 @@ class Counter(NamedTuple):
         found: Integers = np.sum([*digits, times // self.base ** (self.levels - 1)], axis=0)
         return found
 
+    def most_draws(self, times: Integers) -> Integers:
+        """Most sums in the running ones up to each of these windows."""
+        # Of earlier ones those err most that lack one to a higher sum.
+        before = [np.maximum(times // self.base**h * self.base**h - 1, 0) for h in range(1, self.levels)]
+        found: Integers = np.max([self.draws(each) for each in (times, *before)], axis=0)
+        return found
+
+    @property
+    def margin(self) -> float:
+        """Standard errors by which released numbers lie below noisy ones, so that their running maximum is right.
+
+        It raises the error of growing numbers as far as it lowers that of constant ones (measured); of a random walk,
+        as with one level, the maximum errs as the walk does.
+        """
+        return 0.0 if self.levels == 1 else self.levels * math.log(self.base) / 7.0
+
+    @property
+    def factor(self) -> float:
+        """Root mean square error of a released number in standard errors of a noisy one, at worst."""
+        return math.hypot(1.0, self.margin)
+
     def latest(self, values: Integers, before: Integers, first: int) -> Integers:
         """Values of the last window of each height, [levels, ...], from those after ``first`` ones, [W, ...]."""
         ends = [(first + len(values)) // self.base**h * self.base**h - first for h in range(self.levels)]
@@ -69,14 +91,13 @@ class Counter(NamedTuple):
 
 @lru_cache(maxsize=256)
 def counter_for(windows: int, *, gaussian: bool) -> Counter:
-    """The counter of least mean variance over so many windows; that of single ones with a tenth more."""
+    """The counter of least mean square error over so many windows."""
     times = np.arange(1, min(max(windows, 1), _MOST) + 1)
     bases = {levels: round(times.size ** (1.0 / levels)) for levels in range(2, 17)}
     several = [Counter(max(2, base + more), levels) for levels, base in bases.items() for more in (0, 1)]
 
     def variance(counter: Counter) -> float:
-        scale = counter.levels ** (1 if gaussian else 2) * (1.1 if counter.levels > 1 else 1.0)
-        return scale * float(counter.draws(times).mean())
+        return counter.levels ** (1 if gaussian else 2) * counter.factor**2 * float(counter.draws(times).mean())
 
     return min([Counter(2, 1), *several], key=variance)
 
@@ -166,14 +187,17 @@ def first_keys(entries: Integers, windows: Integers, hashes: NDArray[np.uint64],
     return order[rank < most[order]]
 
 
-def released(counter: Counter, sums: Integers, before: Integers, limit: Integers | None, first: int) -> Integers:
+def released(
+    counter: Counter, sums: Integers, variance: float, before: Integers, limit: Integers | None, first: int
+) -> Integers:
     """Released numbers, noisy ones, and draws in these, int64[3, W, K], from noisy sums of the counter, [W, K].
 
     ``before``, int64[levels, 3, K]: those of the last windows of each height among ``first`` ones.  Released numbers
-    never fall, nor pass ``limit``, the whole's.
+    never fall, nor pass ``limit``, the whole's; ``variance``: of a draw.
     """
     noisy = counter.running(sums, before[:, 1], first)
     draws = np.broadcast_to(counter.draws(np.arange(first + 1, first + len(sums) + 1))[:, None], sums.shape)
-    kept = noisy if limit is None else np.minimum(noisy, limit)
+    kept = noisy - np.rint(counter.margin * np.sqrt(draws * variance)).astype(np.int64)
+    kept = kept if limit is None else np.minimum(kept, limit)
     shown = np.maximum.accumulate(np.concatenate([before[:1, 0], kept]), axis=0)[1:]
     return np.stack([shown, noisy, draws])

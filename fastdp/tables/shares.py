@@ -68,6 +68,8 @@ SPANS = (DAY, 7 * DAY, 365 * DAY)
 #: Bits of the largest square of a deviation, in steps of a square's resolution, for up to :data:`FINE_ROWS` rows of a
 #: unit; of more rows the noise, which grows with them, needs no finer steps, and must fit.
 SQUARE_BITS, FINE_ROWS = 32, 32
+#: Least length of a clip: errors of variances take its fourth power.
+LEAST_END = 1e-65
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
 #: Parts of a person's weight by size, which their rows share: doubles hold those of 2^27 persons.
@@ -427,6 +429,11 @@ def shares_of(plan: TablePlan) -> Shares:
         body, alone = (_loss(amount * own, power) for amount in (whole_of[name] - less, whole_of[name]))
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
+        if not LEAST_END <= most <= 1.0 / LEAST_END:
+            accepted = (
+                f"the larger end from {LEAST_END:g} to {1.0 / LEAST_END:g}, as doubles hold the errors of these"
+            )
+            raise refusal("bounds", most, accepted)
         # Numbers of a calendar hold the sums of all windows.
         rows = 1 if plan.basis is None else MAX_ROWS
         grids[name] = make_grid(most, column.resolution, body / moved, rows, 1, 2).resolution

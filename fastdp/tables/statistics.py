@@ -144,8 +144,11 @@ class View(Protocol):
     def counts(self, name: str, column: str) -> tuple[Floats, DrawnNoise]:
         """Counts in each single window and key."""
 
-    def reach(self, column: str) -> tuple[Floats, DrawnNoise, bool]:
-        """Released and noisy numbers so far, draws in them, float64[3, q, K]; their noise; if all keys count."""
+    def reach(self, column: str) -> tuple[Floats, Floats, DrawnNoise, bool]:
+        """Released and noisy numbers so far, draws in noisy ones, float64[3, q, K]; errors of released ones, [q, 1].
+
+        Then the noise of a draw, and if all keys count.
+        """
 
 
 class Statistic(ABC):
@@ -183,8 +186,11 @@ class Statistic(ABC):
     def answer(self, view: View) -> Answer:
         """Estimate, error and interval, and what they are about."""
 
-    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float] | None:
-        """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says."""
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float] | None:
+        """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says.
+
+        ``draws``, ``factor``: in a noisy reach, and by how much the error of the released one is larger.
+        """
         return None
 
     def has_level(self, depth: int) -> bool:
@@ -325,7 +331,7 @@ class Quantile(Statistic):
         found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
         return found.without(_lost(view), low=True, high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
         error = math.sqrt(noise.variance) / UNIT
         return error, wider_quantile(confidence) * error
@@ -349,7 +355,7 @@ class Distinct(Statistic):
         found = Answer(value, error, low, high + view.dropped())
         return found.without(DROPPED if view.absent() else "", high=True)
 
-    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
 
     def has_level(self, depth: int) -> bool:
@@ -365,14 +371,14 @@ class Reach(Statistic):
     from_zero = True
 
     def answer(self, view: View) -> Answer:
-        (value, noisy, draws), noise, all_keys = view.reach(self.column)
+        (value, noisy, draws), errors, noise, all_keys = view.reach(self.column)
         half = noise.quantiles(draws.ravel().astype(np.int64), view.confidence).reshape(draws.shape)
         low, high = np.minimum(np.maximum(noisy - half, 0.0), value), np.maximum(noisy + half, value)
-        found = Answer(value, np.sqrt(draws * noise.variance), low, high)
+        found = Answer(value, np.broadcast_to(errors, value.shape), low, high)
         return found.without("a person may have more keys than those in which it counts", high=not all_keys)
 
-    def expected(self, noise: DrawnNoise, confidence: float, draws: int) -> tuple[float, float]:
-        return math.sqrt(draws * noise.variance), float(noise.quantiles(np.array([draws]), confidence)[0])
+    def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float]:
+        return factor * math.sqrt(draws * noise.variance), float(noise.quantiles(np.array([draws]), confidence)[0])
 
     def has_level(self, depth: int) -> bool:
         return depth == 0

@@ -176,7 +176,7 @@ def release(
                 span[0] - (span[0] if before is None else shares.plan.start or 0),
             )
             begun = (before or {}).get(group[0], np.zeros((counter.levels, 3, sums.shape[2]), np.int64))
-            each = replace(each, steps=released(counter, each.steps[0], begun, whole, first))
+            each = replace(each, steps=released(counter, each.steps[0], each.noise[0].variance, begun, whole, first))
         if published is not None and group[-1].name == "count":
             each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
         found.append(each)

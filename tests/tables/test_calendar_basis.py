@@ -11,6 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -57,6 +59,33 @@ def test_columns_and_bounds_are_those_of_the_description(shape: str) -> None:
     assert found.residual(sums) == oracle.residual(listed, sums.T.tolist())
     # Everything is in the columns' span.
     assert found.residual(np.full((windows, 1), 10**12)) <= 10**12 * math.sqrt(windows) * 0.05
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [(1, 2), [np.int64(1), np.float32(2)], np.array([1, 2]), pd.Series([1, 2]), pl.Series([1.0, 2.0])],
+    ids=type,
+)
+def test_curves_that_are_taken(curve: Any) -> None:
+    assert fastdp.Person("who", rows=4, per_window=1, basis=curve).basis == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [[1.0, 1.0], [10**400, 1], [True, False], np.array([True, False]), ["1", "2"], [[1, 2]], [1, math.nan], 3.0],
+)
+def test_curves_that_are_refused(curve: Any) -> None:
+    with pytest.raises(ParameterError, match="curve"):
+        fastdp.Person("who", rows=4, per_window=1, basis=curve)
+
+
+@pytest.mark.parametrize("statistic", ["sum", "mean", "var"])
+def test_ends_whose_errors_no_double_holds(statistic: str) -> None:
+    for bound in (1e-65, 1e65):
+        assert fastdp.plan({"kwh": statistic}, epsilon=1.0, bounds=bound, rows=10.0).half_width > 0.0
+    for bound in (1e-250, 1e-70, 1e70, 1e200):
+        with pytest.raises(ParameterError, match="doubles hold"):
+            fastdp.plan({"kwh": statistic}, epsilon=1.0, bounds=bound, rows=10.0)
 
 
 def test_a_public_curve_comes_after_the_mean() -> None:
@@ -230,6 +259,17 @@ def test_homes_of_two_weeks(delta: float) -> None:
     assert found.metadata["basis"]["numbers"] > 3
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("by", [None, "key"])
+def test_over_what_intervals_average_is_said(by: str | None) -> None:
+    keys = {"by": by, "keys": ["a", "b"]} if by else {}
+    found = released(table_of([[1.0] * 4] * 2, "ab"), {"*": "count"}, **keys)
+    said = f"on average over windows{' and keys' if by else ''}, "
+    assert said in str(found)
+    assert said in found.metadata["basis"]["text"]
+    assert said in " ".join(found.guarantee.derivation)
+
+
 def test_a_table_takes_the_calendar_where_it_errs_three_times_less() -> None:
     frame, _ = homes(300, 168)
     assert "basis" in hourly(frame, 168).metadata
@@ -238,7 +278,7 @@ def test_a_table_takes_the_calendar_where_it_errs_three_times_less() -> None:
     # Persons with rows in few windows.
     few = fastdp.Person("who", rows=60, per_window=1)
     time = fastdp.Time("at", "1h", start=BEGIN, stop=BEGIN + timedelta(hours=168))
-    with pytest.warns(AccuracyWarning, match="dropped"):
+    with pytest.warns(AccuracyWarning, match="noise"):
         assert "basis" not in fastdp.totals(frame, "kwh", time, epsilon=1.0, clip=2.0, unit=few, seed=1).metadata
     assert "basis" not in hourly(frame, 168, person={"basis": "windows"}).metadata
 
@@ -272,8 +312,6 @@ def test_what_the_calendar_needs_is_said() -> None:
     frame, _ = homes(5, 24)
     with pytest.raises(ParameterError, match="per_window"):
         fastdp.Person("who", rows=4, basis="calendar")
-    with pytest.raises(ParameterError, match="curve"):
-        fastdp.Person("who", rows=4, per_window=1, basis=[1.0, 1.0])
     unit = fastdp.Person("who", rows=24, per_window=1, basis="calendar")
     time = fastdp.Time("at", "1h", start=BEGIN, stop=BEGIN + timedelta(days=1))
     with pytest.raises(ParameterError, match="sums and counts"):
