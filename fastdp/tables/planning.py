@@ -245,12 +245,15 @@ def plan(
             kind = type(unit).__name__
             raise ParameterError(
                 f"unit is a {kind}: expected a number of consecutive values, without a person or period, beside "
-                f"{argument(size=...)}"
+                f"{argument(size=...)}",
+                parameter="unit",
             )
         return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
     if statistics is None:
         raise ParameterError(
-            f"expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished array"
+            f"statistics: expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished "
+            "array",
+            parameter="statistics",
         )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
