@@ -245,7 +245,8 @@ def plan(
             kind = type(unit).__name__
             raise ParameterError(
                 f"unit is a {kind}: expected a number of consecutive values, without a person or period, beside "
-                f"{argument(size=...)}"
+                f"{argument(size=...)}",
+                parameter="unit",
             )
         # Loaded when an array is planned: tables stand without streams.
         from fastdp.streams.array_plan import largest_epsilon
