@@ -463,7 +463,7 @@ class Publisher(Generic[S]):
                 self._journal.write_state(file, self._content(file.real))
         except BaseException as error:
             # A file that says that it is kept must stay kept: a written one, or one that an interrupt may have left.
-            left = not isinstance(error, Exception) or self._journal.wrote(file)
+            left = not isinstance(error, Exception) or (kept is None and self._journal.wrote(file))
             self._journal.kept = file if left else kept
             raise
         self._journal.kept = file

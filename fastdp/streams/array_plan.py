@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from fastdp.errors import ParameterError
 from fastdp.kinds import Floats
 from fastdp.noise.key import Key
 from fastdp.notebook import as_html, as_text
-from fastdp.streams.array_rule import NAMES, ArrayRule
+from fastdp.streams.array_rule import MOST_BLOCKS, NAMES, ArrayRule
 from fastdp.validation import check_mean
 
 #: A low theta, as a part of the bound, that is shown beside the bound; a mean, likewise, if none is given; and the
 #: part of all values whose sum is shown beside the total.
 LOW_THETA, USUAL_MEAN, PART = 1 / 10, 1 / 20, 50
+#: At most so many blocks are planned: each is held in memory.
+MOST_PLANNED = 2**26
 HEADS = ("theta", "blocks", *NAMES, "total +-", f"sum of 1/{PART} +-")
 
 
@@ -59,6 +63,11 @@ class ArrayShares:
         return as_html("Shares by outcome of the choices", HEADS, self.rows)
 
 
+def largest_epsilon(size: int) -> float:
+    """An epsilon up to which arrays of this size can be planned."""
+    return math.inf if size <= MOST_PLANNED else MOST_PLANNED / (size * float(MOST_BLOCKS))
+
+
 def plan_array(
     size: int,
     epsilon: float,
@@ -73,6 +82,13 @@ def plan_array(
     rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta, key=Key.from_seed(0))
     mean = rule.bound * USUAL_MEAN if mean is None else check_mean(mean, 0.0, rule.bound)
     lengths = rule.block_lengths or [size]
+    if (blocks := -(-size // lengths[0])) > MOST_PLANNED:
+        most = largest_epsilon(size)
+        raise ParameterError(
+            f"size = {size}, epsilon = {epsilon!r}: expected at most {MOST_PLANNED:,} blocks, these may have "
+            f"{blocks:,}; epsilon = {most:g} and less can be planned, or fewer values",
+            parameter="size",
+        )
     low = [round(rule.top * LOW_THETA)] if rule.shares.threshold else []
     starts, stops, outcomes = np.zeros(2, np.int64), np.array([size, -(-size // PART)]), []
     for theta in (rule.top, *low):

@@ -248,7 +248,11 @@ def plan(
                 f"{argument(size=...)}",
                 parameter="unit",
             )
-        return _settled(partial(_planned_array, size, bounds, unit.k, delta, mean, confidence), epsilon, half_width)
+        # Loaded when an array is planned: tables stand without streams.
+        from fastdp.streams.array_plan import largest_epsilon
+
+        planned = partial(_planned_array, size, bounds, unit.k, delta, mean, confidence)
+        return _settled(planned, epsilon, half_width, largest_epsilon(size))
     if statistics is None:
         raise ParameterError(
             f"statistics: expected {argument(statistics=...)} of a table, or {argument(size=...)} of a finished "
@@ -293,11 +297,14 @@ def plan(
     return with_ways(_settled(at, epsilon, half_width))
 
 
-def _settled(at: Callable[[float], Plan], epsilon: float | None, half_width: float | None) -> Plan:
+def _settled(
+    at: Callable[[float], Plan], epsilon: float | None, half_width: float | None, most: float = math.inf
+) -> Plan:
     """The plan at this epsilon, or at the least whose first half-width is `half_width`."""
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
+    high = max(low, min(high, most))
     # A width that is missing is none.
     if not at(high).half_width <= wanted:
         raise refusal("half_width", half_width, f"a width that an epsilon up to {high:g} can give")
@@ -325,7 +332,6 @@ def _planned_array(
     epsilon: float,
 ) -> Plan:
     """Errors of a finished array's total and of a part's sum, at the outcome where they are widest."""
-    # Loaded when an array is planned: tables stand without streams.
     from fastdp.streams.array_plan import PART, plan_array
 
     if isinstance(bounds, Value) and bounds == Value(bounds.bound):

@@ -88,7 +88,6 @@ def test_a_hidden_total_is_said() -> None:
         ({"bounds": (1.0, 2.0)}, "bounds"),
         ({"mean": {"v": 2.0}}, "mean"),
         ({"size": 0}, "size"),
-        ({"size": None}, "statistics"),
     ],
     ids=str,
 )
@@ -96,3 +95,10 @@ def test_what_is_of_tables_is_refused_beside_size(given: dict[str, Any], named: 
     with pytest.raises(ParameterError, match=rf"^{named}\b.*expected") as refused:
         fastdp.plan(**{"size": 100, "epsilon": 1.0, "bounds": 5.0, **given})
     assert refused.value.parameter == named
+
+
+@pytest.mark.parametrize("asked", [{"epsilon": 1.0}, {"half_width": 1000.0}], ids=str)
+def test_more_blocks_than_memory_holds_are_refused(asked: dict[str, float]) -> None:
+    with pytest.raises(ParameterError, match=r"expected at most .* blocks") as refused:
+        fastdp.plan(size=2**45, bounds=100.0, **asked)
+    assert refused.value.parameter == "size"
