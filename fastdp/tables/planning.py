@@ -435,7 +435,7 @@ def _planned(
 
 
 def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
-    """What an error is compared with: the number, or with values of both signs half the width of all that it may be.
+    """Amount with which an error is compared: the number, or with values of both signs half the width of all that it may be.
 
     These may cancel, so that a precise number is 0.
     """
