@@ -435,7 +435,7 @@ def _planned(
 
 
 def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
-    """Amount with which an error is compared: the number, or with values of both signs half the width of all that it may be.
+    """Size beside which an error is large: the number, or half the width of all that values of both signs may be.
 
     These may cancel, so that a precise number is 0.
     """
