@@ -1,7 +1,7 @@
 """The bytes that every public mechanism gives are those of ``digests.json``.
 
 For changes that must not change an output: moves, renames, faster code.  A digest may change only together with a
-line in CHANGELOG.md that says which outputs change and why; ``python -m tests.golden`` then writes the file again and
+commit that says which outputs change and why; ``python -m tests.golden`` then writes the file again and
 lists the changed cases.  Cases that depend on the processor or on libraries are skipped where those are others.
 """
 
