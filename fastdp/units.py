@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 from zoneinfo import ZoneInfo
 
 from fastdp import validation
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Duration
 from fastdp.record import Checked, Kind, Text, Whole, parameter, put, record
 from fastdp.validation import DAY, FIXED, refusal, split_duration
@@ -151,7 +151,8 @@ class Person:
     def _check(self) -> None:
         put(self, basis=_as_basis("basis", self.basis))
         if self.basis not in ("auto", "windows") and self.per_window is None:
-            accepted = "'auto' or 'windows' without per_window, the rows of a person that count in one window"
+            rows = f"{argument(per_window=...)}, the rows of a person that count in one window"
+            accepted = f"'auto' or 'windows' without {rows}"
             raise refusal("basis", self.basis if isinstance(self.basis, str) else None, accepted)
         if self.most is None or self.rows == "auto":
             return

@@ -18,7 +18,8 @@ print(fastdp.plan({"kwh": ["sum", "mean"]}, epsilon=1.0, **meters))
 # How wide is the interval of an hour, for several units of privacy? A person with 48 readings a day needs 48 times
 # the noise of one reading.
 
-epsilons = np.geomspace(0.05, 5.0, 10)
+# At a smaller epsilon noise would hide the household's whole week, and plan refuses.
+epsilons = np.geomspace(1.0, 20.0, 10)
 figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 for name, rows in (("one reading", 1), ("a household's day (48 readings)", 48)):
     unit = fastdp.Rows(rows)

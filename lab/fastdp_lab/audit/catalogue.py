@@ -371,7 +371,6 @@ def _tables(epsilon: float) -> list[Case]:
     windows = partial(fastdp.Windows, {"value": "sum"}, time, epsilon=epsilon, bounds=four)
     person = partial(windows, unit=fastdp.Person("who", rows=2, per="2d", per_window=1))
     counts = partial(fastdp.Windows, {"*": "count"}, time, epsilon=epsilon)
-    reach = partial(fastdp.Windows, {"who": "reach"}, time, epsilon=epsilon, unit=fastdp.Person("who"))
     others, mine = [(0, 1.0, "b"), (1, 2.0, "c")], (0, 4.0, "a")
     # The third row of the person is dropped, and those of others stay.
     further = [mine, (1, 4.0, "a"), (1, 4.0, "a"), *others]
@@ -382,7 +381,6 @@ def _tables(epsilon: float) -> list[Case]:
         _once("totals", windows, runs.windows_of(), row),
         _once("totals-persons", person, runs.windows_of(who=True), (further, others)),
         _once("counts", counts, runs.windows_of(values=False), row),
-        _once("reach", reach, runs.windows_of(values=False, who=True), ([*others, mine, (1, *mine[1:])], others)),
         Case("totals-gaussian", person_of_two_days(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", runs.keys_of_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
         _once(
