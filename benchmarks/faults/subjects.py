@@ -248,7 +248,9 @@ class SavedLate(Online):
             while (chunk := self.rest(publisher, stream)).size:
                 out.write(self.publish(publisher, chunk).tobytes())
                 out.flush()
-                state.write_bytes(publisher.to_bytes())
+                # At once, so that a kill finds this state or the one before.
+                (new := folder / "new").write_bytes(publisher.to_bytes())
+                new.replace(state)
 
 
 def make_tops(**options: Any) -> fastdp.ToPS:
