@@ -7,11 +7,14 @@ one reading. The picture shows each estimate, its 95 % interval, and the revised
 too.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import fastdp
+from fastdp.errors import AccuracyWarning
 
 rng = np.random.default_rng(3)
 times = pd.date_range("2026-01-05", periods=7 * 48, freq="30min", tz="Europe/Paris")
@@ -53,7 +56,10 @@ truth = kwh.sum(axis=1).reshape(-1, 2).sum(axis=1)
 figure, axes = plt.subplots(figsize=(9, 4))
 for basis, name, style in (("windows", "noise in each hour", "0.8"), ("auto", "by a calendar", "tab:red")):
     home = fastdp.Person("meter", rows=336, per_window=2, basis=basis)
-    table = fastdp.totals(frame, "kwh", "time", "1h", epsilon=1.0, clip=1.5, unit=home)
+    with warnings.catch_warnings():
+        # Of noise in each hour, which is what the picture shows.
+        warnings.simplefilter("ignore", AccuracyWarning)
+        table = fastdp.totals(frame, "kwh", "time", "1h", epsilon=1.0, clip=1.5, unit=home)
     axes.plot(table.frame["window"], table.frame["estimate"], color=style, label=name)
 axes.plot(table.frame["window"], truth, "k", linewidth=0.8, label="truth (synthetic)")
 axes.set(ylabel="kWh an hour", ylim=(-1500, 5500), title="A household's whole week is the unit, epsilon = 1")
