@@ -76,8 +76,8 @@ INNER = _words(
 INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
 MADE = _words("Release Plan Key points.ReleasedTree points.SyntheticPoints repetitions.Repetitions")
 INNER_NAMES = _words(
-    "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within known_rows"
-    " identity"
+    "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
+    " identity known_rows"
 )
 
 
