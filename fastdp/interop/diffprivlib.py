@@ -62,7 +62,7 @@ def _grid(sensitivity: object) -> tuple[float, Fraction]:
     if not LEAST <= moved <= MOST:
         raise validation.refusal("sensitivity", sensitivity, f"between {LEAST:.3g} and {MOST:.3g}")
     step = 2.0 ** (math.frexp(moved)[1] - 1) / PARTS
-    return step, (math.floor(Fraction(moved) / Fraction(step)) + 1) * Fraction(step)
+    return step, pooled.steps_moved(moved, step) * Fraction(step)
 
 
 class Laplace(_Mechanism):

@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -25,7 +25,14 @@ from fastdp.validation import refusal
 POOL = 4_096
 #: The largest float; further sums saturate.  Fewer steps, and a draw, are a float's.
 MOST, MOST_STEPS = Fraction(sys.float_info.max), 2.0**900
+#: Whole numbers up to this are floats.
+EXACT = 2**53
 _POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
+
+
+def steps_moved(distance: float, step: float) -> int:
+    """Most steps between two numbers at this distance that are rounded to the nearest step, ties to even."""
+    return math.floor(Fraction(distance) / Fraction(step)) + 1
 
 
 class _Pool:
@@ -51,13 +58,15 @@ class _Pool:
         self._key, self._numbers, self._ready = Key.choose(self._seed, None), itertools.count(), list[int]()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy would hand out the same draws a second time: it begins anew.
+        # Draws that wait here would serve twice, so a copy makes its own.
         step = 1 if self._step is None else self._step
         return _again, (type(self), self._scale * Fraction(step), step, self._seed)
 
+    def _made(self, n: int) -> Array:
+        return type(self)._draws(self._scale, n, key=self._key, stream=next(self._numbers))
+
     def _fill(self) -> None:
-        drawn = type(self)._draws(self._scale, POOL, key=self._key, stream=next(self._numbers))
-        self._ready.extend(drawn[::-1].tolist())
+        self._ready.extend(self._made(POOL)[::-1].tolist())
 
     def _take(self) -> int:
         while True:
@@ -79,10 +88,7 @@ class _Pool:
         int, or int64[n]
             Floats if ``resolution`` is not 1.
         """
-        if n is None:
-            drawn: Any = self._take()
-        else:
-            drawn = type(self)._draws(self._scale, n, key=self._key, stream=next(self._numbers))
+        drawn: Any = self._take() if n is None else self._made(n)
         return drawn if self._step is None else drawn * self._step
 
     def add(self, value: float) -> float:
@@ -107,8 +113,9 @@ class _Pool:
         return self._rounded_and_drawn(value)
 
     def _rounded_and_drawn(self, value: object) -> float:
-        # Quotients by a power of two are exact, but for those beyond all floats.
-        if type(value) is float and self._step is not None and abs(quotient := value / self._step) < MOST_STEPS:
+        # Quotients by a power of two are exact, but for those beyond all floats, and so are whole numbers up to 2^53.
+        plain = type(value) is float or (type(value) is int and -EXACT <= value <= EXACT)
+        if plain and self._step is not None and abs(quotient := cast("float", value) / self._step) < MOST_STEPS:
             return (round(quotient) + self._take()) * self._step
         if isinstance(value, (int, np.integer)):
             # As a float it would be rounded before the grid does so, which moves distant numbers further.
@@ -126,8 +133,8 @@ class _Pool:
         return float(max(-MOST, min((round(exact / step) + self._take()) * step, MOST)))
 
     def _steps(self, sensitivity: float) -> Fraction:
-        moved = Fraction(validation.positive("sensitivity", sensitivity))
-        return moved if self._step is None else Fraction(math.floor(moved / Fraction(self._step)) + 1)
+        moved = validation.positive("sensitivity", sensitivity)
+        return Fraction(moved) if self._step is None else Fraction(steps_moved(moved, self._step))
 
 
 class Laplace(_Pool):

@@ -61,7 +61,7 @@ def protection_of(header: bytes, name: str) -> int:
     if version != VERSION:
         raise StateError(
             f"{name} has format {version}: this fastdp reads format {VERSION} (another fastdp wrote it, or it is "
-            "damaged); go on with that version, or begin anew with a new key, which spends epsilon again"
+            "damaged); go on with that version, or begin another stream with a new key, which spends epsilon again"
         )
     if protection >= len(_WANTED):
         raise StateError(f"{name} is damaged: unknown protection {protection}")

@@ -15,8 +15,8 @@ from fastdp.notebook import as_html, as_text
 from fastdp.streams.array_rule import MOST_BLOCKS, NAMES, ArrayRule
 from fastdp.validation import check_mean
 
-#: A low theta, as a part of the bound, that is shown beside the bound; a mean, likewise, if none is given; and the
-#: part of all values whose sum is shown beside the total.
+#: Parts of the bound: a low theta, which is shown beside the bound, and the mean if none is given.  The part of all
+#: values whose sum is shown beside the total.
 LOW_THETA, USUAL_MEAN, PART = 1 / 10, 1 / 20, 50
 #: At most so many blocks are planned: each is held in memory.
 MOST_PLANNED = 2**26

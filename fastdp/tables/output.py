@@ -218,7 +218,7 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
     if (rows := released.rows) is not None:
         told = "the number of their dropped rows is unknown"
         if released.shares.plan.keeps_all:
-            told = f"none are dropped, as nobody has more than {released.shares.plan.unit.most:,} rows"
+            told = f"none are dropped, as no person has more than {released.shares.plan.unit.most:,} rows"
         elif rows.share is not None:
             told = f"at least about {rows.share:.2g} of their rows were dropped"
         found.append(("persons", told))

@@ -137,13 +137,18 @@ def counter_of(plan: TablePlan) -> Counter:
     return counter_for(windows, gaussian=plan.noise == "gaussian")
 
 
+def counter_in(quantity: Quantity) -> Counter:
+    """The counter of numbers of new entries, which have it in place of the ends of values."""
+    return Counter(int(quantity.low), int(quantity.high))
+
+
 class Newcomers:
     """Numbers of new entries of each window, in all or by key; of an entry's keys the first ``most`` count."""
 
     def __init__(self, quantity: Quantity, cells: tuple[int, int], most: int | None = None) -> None:
         self._by_key, (self._windows, keys), self._most = quantity.name == "key reach", cells, most
         self._keys, self._seen = keys if self._by_key else 1, Numbers()
-        self._counter = Counter(int(quantity.low), int(quantity.high))
+        self._counter = counter_in(quantity)
         self._firsts, self._hashes = Growing(np.int64), Growing(np.uint64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:

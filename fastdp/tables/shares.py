@@ -430,10 +430,8 @@ def shares_of(plan: TablePlan) -> Shares:
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         if not LEAST_END <= most <= 1.0 / LEAST_END:
-            accepted = (
-                f"the larger end from {LEAST_END:g} to {1.0 / LEAST_END:g}, as doubles hold the errors of these"
-            )
-            raise refusal("bounds", most, accepted)
+            doubles = "as doubles hold the errors of these"
+            raise refusal("bounds", most, f"the larger end from {LEAST_END:g} to {1.0 / LEAST_END:g}, {doubles}")
         # Numbers of a calendar hold the sums of all windows.
         rows = 1 if plan.basis is None else MAX_ROWS
         grids[name] = make_grid(most, column.resolution, body / moved, rows, 1, 2).resolution
@@ -442,10 +440,8 @@ def shares_of(plan: TablePlan) -> Shares:
             tail, one = _loss(less, power), _loss(both, power)
             # Deviations from the middle are half as long, if values have one sign.
             length = 0.5 if first == "deviation" and column.low * column.high >= 0.0 else 1.0
-            cell, number = (
-                length * window * _deviation(moves[True], gaussian=gaussian),
-                k if gaussian else k * math.sqrt(2.0),
-            )
+            cell = length * window * _deviation(moves[True], gaussian=gaussian)
+            number = k if gaussian else k * math.sqrt(2.0)
             errors[name] = Noise(cell / body, cell / alone, number / tail, number / one)
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
 

@@ -96,7 +96,7 @@ def test_a_long_call_is_many_short_ones(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", ["ToPS", "Adaptive"])
 def test_few_layouts_of_values_are_compiled(name: str) -> None:
     """Each further one would be compiled for seconds."""
-    # Other tests of this process may have called a kernel as nobody else does.
+    # Other tests of this process may have called a kernel with types that no user brings.
     kernel, most = (fixed_pass.publish_rows, 2) if name == "ToPS" else (adaptive_pass.advance_rows, 1)
     before, publisher = set(kernel.signatures), PUBLISHERS[name]()
     for form in FORMS:

@@ -304,7 +304,7 @@ def test_a_plan_of_many_windows_errs_as_one_of_fewer() -> None:
     calendars = [[error for name, error in each.items() if "calendar" in name] for each in ways]
     assert calendars[0] == pytest.approx(calendars[1], rel=0.05)
     assert len(calendars[0]) == 2
-    # It was 200 s with each number of columns worked out anew.
+    # It was 200 s while each number of columns was computed by itself.
     assert time.process_time() - begin < 30.0
 
 

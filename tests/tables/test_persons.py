@@ -302,7 +302,7 @@ def test_nothing_is_spent_on_dropped_rows_where_there_are_none(rows: int) -> Non
     told = [any("drop" in line for line in table.guarantee.derivation) for table in (more, none)]
     assert told == [True, False]
     assert none.dropped_rows == 0.0
-    assert "none are dropped, as nobody has more than" in str(none)
+    assert "none are dropped, as no person has more than" in str(none)
     assert none.std_error(0, 1) < more.std_error(0, 1)
     assert np.isfinite(none.interval(0, 1)).all()
 
