@@ -25,7 +25,8 @@ from fastdp.state.machine import Machine
 from fastdp.streams.fleet import MACHINES, Fleet
 from fastdp.streams.ids import as_ids
 from fastdp.streams.stream_machine import Schedule
-from fastdp.tables.windows import Windows, WindowsMachine
+from fastdp.tables.windows import Windows
+from fastdp.tables.windows_machine import WindowsMachine
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array

@@ -24,7 +24,7 @@ from fastdp.streams.ids import shards_of
 from fastdp.tables.columns import Keys, digests_of
 from fastdp.tables.online import OnlineKeys
 from fastdp.tables.table import Table
-from fastdp.tables.windows import WindowsMachine
+from fastdp.tables.windows_machine import WindowsMachine
 
 #: Rows as columns by name: a dict of lists, a data frame.
 Columns: TypeAlias = Mapping[str, Foreign]
