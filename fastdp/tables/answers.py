@@ -170,11 +170,12 @@ class Answers:
             tail, windows = self.released.tails[column], self.released.edges.size - 1
             rows = np.zeros((windows, self.released.sizes[-1]))
             if windows >= FEW_WINDOWS and rows.size and tail.cells and tail.sides and not tail.signed:
-                body, variance = self._body(column, tail.sign)
-                over, noise = body - np.median(body, axis=0), math.sqrt(variance)
+                over, variance = self._body(column, tail.sign)
+                over -= np.median(over, axis=0)
+                noise = math.sqrt(variance)
                 usual = np.maximum(np.median(np.abs(over), axis=0) / special.ndtri(0.75), noise)
-                most = (over + two_sided(self.confidence) * noise) / max(tail.clip[1], -tail.clip[0])
-                rows = np.where(over > OUTLIER * usual, most, 0.0)
+                out = over > OUTLIER * usual
+                rows[out] = (over[out] + two_sided(self.confidence) * noise) / max(tail.clip[1], -tail.clip[0])
             self._loud[column] = self._by_depth(rows)
         return self._loud[column]
 
