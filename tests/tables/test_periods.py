@@ -122,6 +122,21 @@ def test_periods_that_are_due_come_one_by_one() -> None:
     assert len(twin.advance(ends[3])) == 168
 
 
+def test_rows_of_a_period_that_is_due_are_late() -> None:
+    """In columns and one by one, whoever moved the clock; those of the open period are not."""
+    time, given, ends = arguments("hours of weeks")
+    for lateness, single in itertools.product((None, "1h"), (True, False)):
+        windows = fastdp.Windows({"kwh": "sum"}, time, lateness=lateness, **given)
+        if lateness is None:
+            assert len(windows.advance(ends[2])) == 168
+        else:
+            windows.add([datetime.fromisoformat(ends[2]) + timedelta(hours=1)], [1.0], persons=[1])
+        for moment, late in ((ends[1], True), (ends[2], False)):
+            before, at = windows.late, [datetime.fromisoformat(moment)] * (1 if single else 2)
+            windows.add(at, [1.0] * len(at), persons=[3] * len(at))
+            assert windows.late - before == late * len(at)
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_period_of_a_person_moves_one_release_within_the_claim(delta: float) -> None:
     """Series of small values, or without rows, in two periods of two windows each, on top of others."""
