@@ -10,8 +10,8 @@ from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import concentrated
 from fastdp.tables.calendar_basis import BITS
-from fastdp.tables.quantities import ROWS, Quantity
-from fastdp.tables.reach import NEW, counter_of
+from fastdp.tables.quantities import NEW, ROWS, Quantity
+from fastdp.tables.reach import counter_of
 from fastdp.tables.shares import Line, Shares
 from fastdp.units import MOST_DROPPED, Times, UnitRows
 

@@ -31,8 +31,8 @@ from fastdp.tables.online_reach import Reached
 from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.promise import promise
-from fastdp.tables.quantities import COUNTED, MISSING_ENTRY, CellRows, Quantity
-from fastdp.tables.reach import NEW, EntryRows
+from fastdp.tables.quantities import COUNTED, MISSING_ENTRY, NEW, CellRows, Quantity
+from fastdp.tables.reach import EntryRows
 from fastdp.tables.release import TableRelease
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
 from fastdp.tables.rows import (
