@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from fastdp_lab.contestants.event import EVENT
 from fastdp_lab.mechanism import Mechanism
 
 #: Each is registered as those of other packages are.
-MECHANISMS: tuple[Mechanism, ...] = ()
+MECHANISMS: tuple[Mechanism, ...] = EVENT
