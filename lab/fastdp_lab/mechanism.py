@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -100,7 +100,7 @@ class Mechanism:
             if not isinstance(getattr(self, key), str) or not getattr(self, key):
                 raise ParameterError(f"{key} = {validation.shown(getattr(self, key))}: expected a text, not empty")
         kinds = inspect.signature(self.release).parameters
-        if unknown := set(self.parameters) - set(kinds) and not self._takes_all:
+        if not self._takes_all and (unknown := set(self.parameters) - set(kinds)):
             raise ParameterError(f"parameters = {validation.shown(dict(self.parameters))}: release has no {unknown}")
 
     @cached_property
@@ -132,15 +132,21 @@ class Mechanism:
 def registered(unit: str | None = None) -> dict[str, Mechanism]:
     """Every mechanism, of one unit or all, by name: the laboratory's own, then those of other packages.
 
-    An entry point that does not load, or a name that is taken, is left out with a warning.
+    An entry point that does not load, or a name that is taken, is left out with a warning.  Entry points are looked
+    for once in a process.
     """
-    found = {}
+    return {name: each for name, each in _every().items() if unit in (None, each.unit)}
+
+
+@cache
+def _every() -> dict[str, Mechanism]:
+    found: dict[str, Mechanism] = {}
     for place, mechanisms in _groups():
         for each in mechanisms:
             if not isinstance(each, Mechanism) or each.name in found:
                 told = "a name that is taken" if isinstance(each, Mechanism) else "no Mechanism"
                 warn(f"{place}: {validation.shown(getattr(each, 'name', each))} is {told}; left out", RuntimeWarning)
-            elif unit in (None, each.unit):
+            else:
                 found[each.name] = each
     return found
 
