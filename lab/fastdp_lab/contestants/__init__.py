@@ -1,0 +1,9 @@
+"""The rivals of the benchmark suites, written from their papers, with exact noise (:mod:`fastdp_lab.mechanism`)."""
+
+from __future__ import annotations
+
+from fastdp_lab.contestants.event import EVENT
+from fastdp_lab.mechanism import Mechanism
+
+#: Each is registered as those of other packages are.
+MECHANISMS: tuple[Mechanism, ...] = EVENT
