@@ -19,8 +19,7 @@ from fastdp_lab.mechanism import Mechanism
 def uniform(values: Integers, epsilon: float, key: bytes, *, sensitivity: float, w: int) -> Floats:
     """Each value with epsilon / w."""
     steps, unit = steps_of(values, sensitivity, parts(epsilon) // w)
-    noisy: Floats = (steps + draws(key, values.size)) * unit
-    return noisy
+    return (steps + draws(key, values.size)).astype(np.float64) * unit
 
 
 def sample(values: Integers, epsilon: float, key: bytes, *, sensitivity: float, w: int) -> Floats:
