@@ -148,7 +148,7 @@ def adaptive(
 
 # Reports of numbers.
 
-_MEANS = {"SR": StochasticRounding, "PM": Piecewise, "HM": Hybrid}
+_MEANS: dict[str, Any] = {"SR": StochasticRounding, "PM": Piecewise, "HM": Hybrid}
 
 
 def of_means(values: Integers, epsilon: float, key: bytes, *, bound: int, w: int, kind: str = "HM") -> Floats:
