@@ -33,7 +33,8 @@ def projected(rows: Floats, totals: Floats) -> Floats:
     falling = -np.sort(-rows, axis=1)
     means = (np.cumsum(falling, 1) - totals[:, None]) / np.arange(1, rows.shape[1] + 1)
     last = np.maximum(np.count_nonzero(falling > means, axis=1) - 1, 0)
-    return np.maximum(rows - np.take_along_axis(means, last[:, None], 1), 0.0)
+    lowered: Floats = rows - np.take_along_axis(means, last[:, None], 1)
+    return np.maximum(lowered, 0.0)
 
 
 def alone(counts: Floats) -> Floats:
@@ -44,14 +45,14 @@ def alone(counts: Floats) -> Floats:
 def spread(counts: Floats, low: Floats, size: Floats, key: bytes) -> Floats:
     """Points of cells with corners `low`, float64[cells, 2]; `size` broadcasts."""
     rng = np.random.Generator(np.random.Philox(int.from_bytes(key, "little")))
-    whole = np.diff(np.floor(np.cumsum(counts) + rng.random()).astype(np.int64), prepend=0)
+    whole = np.diff(np.floor(np.cumsum(counts) + rng.random()), prepend=0.0).astype(np.int64)
     cell = np.repeat(np.arange(counts.size), whole)
     return np.asarray(low[cell] + np.broadcast_to(size, low.shape)[cell] * rng.random((cell.size, 2)))
 
 
 def cells_of(points: Floats, side: Any) -> Integers:
-    """Row and column of each point in a grid of `side` cells a side, int64[n, 2]."""
-    return np.minimum((points * side).astype(np.int64), side - 1)
+    """Row and column of each point in a grid of `side` cells a side, int64[n, 2]; or one of them."""
+    return np.asarray(np.minimum((points * side).astype(np.int64), side - 1))
 
 
 def corners_of(side: int) -> Floats:
@@ -176,7 +177,7 @@ def _medians(
     below = np.cumsum(counts, 1)
     uneven = np.abs(2 * below[:, :-1] - below[:, -1:])
     scores = draws(key, uneven.size, number).reshape(uneven.shape) - uneven * (budget // 2)
-    return low + (scores.argmax(1) + 1) / 64 * (high - low)
+    return np.asarray(low + (scores.argmax(1) + 1) / 64 * (high - low))
 
 
 # Decompositions that follow the points.
@@ -187,12 +188,13 @@ def priv_hp(points: Floats, epsilon: float, key: bytes, *, kept: int = 128, dept
     rng = np.random.Generator(np.random.Philox(int.from_bytes(key[::-1], "little")))
     each, full = parts(epsilon) // depth, (kept - 1).bit_length()
     code = np.zeros(len(points), np.int64)
-    nodes, counts, boxes = np.zeros(1, np.int64), np.array([0.0]), np.array([[0.0, 0.0, 1.0, 1.0]])
+    nodes: Integers = np.zeros(1, np.int64)
+    counts, boxes = np.array([0.0]), np.array([[0.0, 0.0, 1.0, 1.0]])
     done: list[tuple[Floats, Floats]] = []
     for level in range(1, depth + 1):
         axis = (level - 1) % 2
-        code = 2 * code + ((points[:, axis] * 2 ** ((level + 1) // 2)).astype(np.int64).clip(0) & 1)
-        nodes, boxes = (2 * nodes[:, None] + [0, 1]).reshape(-1), np.repeat(boxes, 2, axis=0)
+        code = 2 * code + (cells_of(points[:, axis], 2 ** ((level + 1) // 2)) & 1)
+        nodes, boxes = np.stack([2 * nodes, 2 * nodes + 1], 1).reshape(-1), np.repeat(boxes, 2, axis=0)
         boxes[:, 2 + axis] /= 2
         boxes[1::2, axis] += boxes[1::2, 2 + axis]
         if level <= full:
