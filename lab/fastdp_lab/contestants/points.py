@@ -39,7 +39,7 @@ def projected(rows: Floats, totals: Floats) -> Floats:
 
 def alone(counts: Floats) -> Floats:
     """Counts of at least 0 with the same total, where no node is above them."""
-    return projected(counts[None], np.array([max(float(counts.sum()), 0.0)]))[0]
+    return projected(counts[None], np.array([max(float(counts.sum()), 0.0)])).reshape(-1)
 
 
 def spread(counts: Floats, low: Floats, size: Floats, key: bytes) -> Floats:
