@@ -19,8 +19,7 @@ from fastdp_lab.mechanism import Mechanism
 def laplace(values: Integers, epsilon: float, key: bytes, *, sensitivity: float) -> Floats:
     """Noise on each value."""
     steps, unit = steps_of(values, sensitivity, parts(epsilon))
-    noisy: Floats = (steps + draws(key, values.size)) * unit
-    return noisy
+    return (steps + draws(key, values.size)).astype(np.float64) * unit
 
 
 def flat_blocks(values: Integers, epsilon: float, key: bytes, *, sensitivity: float, length: int = 32) -> Floats:
