@@ -108,7 +108,7 @@ def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> S
         raise type(error)(f"{path}: {error}") from error
 
 
-def _present(data_sets: list[Json], folder: Path | None) -> Iterator[Json]:
+def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:
     """The tables of data sets whose files are there, real streams in place of synthetic ones."""
     for table in data_sets:
         if not isinstance(table, dict):

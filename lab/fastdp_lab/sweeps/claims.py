@@ -114,7 +114,7 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         fails,
         ratio.size,
         int(each.groupby(keys).size().max() // 2) if len(each) else 0,
-        tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,  # type: ignore[arg-type]
+        tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,
     )
 
 

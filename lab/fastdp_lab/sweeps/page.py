@@ -52,7 +52,7 @@ class Scores:
         rows = rows.assign(kind=kind)[(rows["group"] == "all") | ~rows["workload"].isin(_with_all(rows))]
         keys = ["dataset", "epsilon", "kind"]
         means = rows.groupby([*keys, "mechanism"], sort=False)[self.metric].mean()
-        self.errors: DataFrame = (np.sqrt(means) if self.metric == "mse" else means).unstack("mechanism")
+        self.errors: DataFrame = (means**0.5 if self.metric == "mse" else means).unstack("mechanism")
         self.kinds = list(dict.fromkeys(rows["kind"]))
         lowest = self.errors.min(axis=1)
         # A sum that a mechanism has exactly right has no ratio.
@@ -162,7 +162,7 @@ def _table(
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
