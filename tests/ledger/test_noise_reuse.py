@@ -29,7 +29,6 @@ from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.points import Box, PrivTree
 from fastdp.smoothers import Recent
 from fastdp.streams.array_rule import ArrayRule, array_rule
-from fastdp_lab.baselines.w_event import WEvent
 from tests.shared import finished, release_many
 from tests.stat import accept, reject
 
@@ -61,7 +60,6 @@ PUBLISHERS: dict[str, Callable[..., Any]] = {
     "PHDStream": lambda **key: fastdp.PHDStream(SQUARE, 0.5, **key),
     "AdaptivePHDStream": lambda **key: fastdp.AdaptivePHDStream(SQUARE, 0.5, **key),
     "PrivTree": lambda **key: PrivTree(SQUARE, 0.5, **key),
-    "WEvent": lambda **key: WEvent("uniform", 0.5, 100.0, 10, **key),
     "RunningCounts": lambda **key: RunningCounts(BinaryTree(), 0.5, **key),
     "SelectiveCounting": lambda **key: SelectiveCounting([BinaryTree()], First(), 0.5, **key),
 }

@@ -43,7 +43,7 @@ from fastdp.thresholds import (
     renewals,
 )
 from fastdp_lab import baselines
-from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.noise_values import bound_key
 from tests.state.saved_objects import Alternating
 
@@ -185,14 +185,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "OfflineOnBatch": Mechanism(OfflineOnBatch, POINTS, {**POINT_OTHERS, "threshold": [1.0]}),
     "FixedTree": Mechanism(FixedTree, POINTS, {**POINT_OTHERS, "threshold": [1.0], "counter": [Block(2)]}),
     "PrivTree": Mechanism(PrivTree, POINTS, {**POINT_OTHERS, "threshold": [1.0]}),
-    "WEvent": Mechanism(
-        WEvent,
-        {"scheme": "uniform", "epsilon": 1.0, "bound": 64.0, "contributions": 3, "resolution": 0.5},
-        {
-            "scheme": ["sample", "distribution", "absorption"], "epsilon": [2.0], "bound": [65.0],
-            "contributions": [4], "resolution": [0.25],
-        },
-    ),
     "whole stream": Mechanism(
         ArrayRule,
         {"size": 500, "epsilon": 1.0, "bound": 64.0, "threshold": NoisyMax()},

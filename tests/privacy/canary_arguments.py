@@ -32,7 +32,6 @@ PUBLISHERS: dict[str, Callable[[], Any]] = {
     "StreamPublisher": lambda: fastdp.StreamPublisher(
         threshold=thresholds.Fixed(BOUND), perturber=fastdp.perturbers.Flat(), max_range=4, **COMMON
     ),
-    "baselines.WEvent": lambda: baselines.WEvent("absorption", 1.0, BOUND, 3, seed=1),
 }
 LOCAL = {
     name: getattr(local, name)(1.0, 1.0 if name == "LogSquareWave" else 0.0, BOUND)

@@ -30,7 +30,7 @@ from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
-from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.shared import usual_arguments
 
 KEY = bytes(range(32))
@@ -240,8 +240,6 @@ CASES: dict[str, Case] = {
         lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1), _chunks(1, 29, 150, 0, 800, 3)
     ),
     "windows": _adaptive(contributions=3),
-    "w_event_distribution": Case(lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40)),
-    "w_event_absorption": Case(lambda: WEvent("absorption", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40)),
     "pak": Case(
         lambda: fastdp.PAK(1.0, 1e-6, 64, 400, holdout=80, threshold=NoisyMax(), seed=1),
         _chunks(30, 49, 1, 150, 0, 170),

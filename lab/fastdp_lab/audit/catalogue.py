@@ -32,7 +32,7 @@ from fastdp_lab import repetitions
 from fastdp_lab.audit import runs
 from fastdp_lab.audit.exact import DELTA, LOCAL, RULES, observed, small_task
 from fastdp_lab.audit.runs import Batches, Case, ManyRuns, OneRun, See, one_run, pieces
-from fastdp_lab.baselines.w_event import SCHEMES, WEvent
+from fastdp_lab.contestants import w_event
 
 FAST, MEDIUM, REPEATED, MANY, SLOW = 10_000_000, 1_000_000, 300_000, 60_000, 20_000
 Pair = tuple[Any, Any]
@@ -290,6 +290,20 @@ def _once(
     return Case(name, one_run(make, see, factor), *pair, trials, events)
 
 
+def _window(scheme: str, epsilon: float) -> Case:
+    """A contestant at w-event level, for two values."""
+    release = partial(getattr(w_event, scheme), epsilon=epsilon, sensitivity=4.0, w=2)
+
+    def see(fresh: runs.Fresh, data: Any) -> Floats:
+        out: Floats = fresh(np.concatenate(data).astype(np.int64))
+        return out
+
+    def make(*args: Any, key: Key) -> Any:
+        return release(*args, key=key.reveal())
+
+    return Case(f"w-event-{scheme}", OneRun(Guarantee(epsilon, arithmetic="exact"), make, see), *PAIR, SLOW)
+
+
 def _streams(epsilon: float) -> list[Case]:
     single, long_blocks = single_blocks(epsilon), fixed(Blocks(), epsilon, max_range=256)
     pruned = fixed(Hierarchy(2, prune=1), epsilon, max_range=4, smoother=Recent())
@@ -301,7 +315,6 @@ def _streams(epsilon: float) -> list[Case]:
     one_sum, sums = lagging(epsilon, 5, lag_sums=False), lagging(epsilon, 8, lag_sums=True)
     lag_statistic = runs.open_sums([1, 2, 4], [0.0, 4.0, 12.0])
     users, known = topl(epsilon), partial(fastdp.ToPL, epsilon, 4.0, 1, 16, threshold=Fixed(4.0))
-    baselines = {each: partial(WEvent, each, epsilon, 4.0, 2, resolution=1.0) for each in SCHEMES}
     blocks_of_four: Pair = [4.0] + [0.0] * 15, [0.0] * 16
     two_rows: Pair = [[4, 0, 0, 0], zeros], [zeros, zeros]
     return [
@@ -317,7 +330,7 @@ def _streams(epsilon: float) -> list[Case]:
         _once("replay-prefix", single, runs.replay, REPLAY_PREFIX),
         _once("replay-after", single, runs.replay, REPLAY_AFTER, factor=2.0),
         _once("events", events(epsilon), pieces, ([EVENT[0]], [EVENT[1]])),
-        *(_once(f"w-event-{scheme}", make, runs.published, PAIR) for scheme, make in baselines.items()),
+        *(_window(scheme, epsilon) for scheme in ("uniform", "sample", "distribution", "absorption")),
         Case("release-many", many_rows(epsilon), *two_rows, SLOW),
         _once("pak", pak, pieces, ([four, [4]], [four, [0]])),
         _once("pak-holdout", pak, pieces, ([[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]])),

@@ -95,12 +95,6 @@ def pieces(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
     return np.concatenate([[theta, *published] for published, theta in outputs])
 
 
-def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
-    """Published values of each piece of the stream."""
-    publisher = fresh()
-    return np.concatenate([publisher.publish(piece) for piece in data])
-
-
 def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
     """Published values, and the stream revised by all released sums."""
     release = fresh().release(data)

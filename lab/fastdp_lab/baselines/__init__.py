@@ -1,7 +1,6 @@
-"""Methods that papers compare with: zeros, w-event privacy, and PHDStream's three baselines."""
+"""Baselines that are publishers: zeros, and PHDStream's three.  Rivals: :mod:`fastdp_lab.contestants`."""
 
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp_lab.baselines.w_event import WEvent
 from fastdp_lab.baselines.zeros import Zeros
 
-__all__ = ["FixedTree", "OfflineOnBatch", "OfflineOnStream", "WEvent", "Zeros"]
+__all__ = ["FixedTree", "OfflineOnBatch", "OfflineOnStream", "Zeros"]

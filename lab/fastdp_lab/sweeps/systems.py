@@ -24,8 +24,7 @@ from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
-from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
-from fastdp_lab.baselines.w_event import SCHEMES, Scheme
+from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, Zeros
 from fastdp_lab.mechanism import Answer, Mechanism, registered
 from fastdp_lab.sweeps.study import Make, System, build_parts, parameter_names
 
@@ -217,19 +216,6 @@ def _revised(setting: Setting, release: Any) -> RunResult:
     return RunResult(answer, release.threshold, exact=exact, interval=interval)
 
 
-def _w_event(scheme: Scheme, setting: Setting, contributions: int = 1, **arguments: Any) -> WEvent:
-    """A baseline for w-event privacy: the bound is its theta, and no value is held out."""
-    return WEvent(scheme, setting.epsilon, setting.bound, contributions, **arguments)
-
-
-def _behind(setting: Setting, release: Release) -> RunResult:
-    published = Release(
-        release.values[setting.holdout :], setting.holdout, np.array([setting.bound]), release.guarantee
-    )
-    # Which values are released depends on the noise of earlier ones.
-    return RunResult(published.sum, setting.bound, splits=False)
-
-
 def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     """Zeros; ``threshold`` says where a clipped truth is clipped (ToPS section 5.3), which is 0 without."""
     clipping = _composed(StreamPublisher, setting, **parameters, perturber={"part": "Flat"}) if parameters else None
@@ -332,7 +318,6 @@ def _composition(publisher: Callable[..., StreamPublisher]) -> System:
     return System(partial(_composed, publisher), accepted)
 
 
-_W_EVENT = {name: f"budget-{name}" if name in ("distribution", "absorption") else name for name in SCHEMES}
 #: Systems of values by their name in a specification; add others here.
 SYSTEMS: dict[str, System] = {
     **{name: _ranged_system(getattr(fastdp, public)) for name, public in METHODS.items()},
@@ -340,16 +325,12 @@ SYSTEMS: dict[str, System] = {
     "tops": _composition(ToPS),
     "publisher": _composition(StreamPublisher),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
-    **{
-        name: _system(partial(_w_event, scheme), ("contributions", "resolution"), _behind)
-        for scheme, name in _W_EVENT.items()
-    },
     "base": System(_zeros, ("threshold",)),
 }
 
 
 #: Systems that are fastdp's own methods, not baselines of papers.
-OURS = {*SYSTEMS} - {*_W_EVENT.values(), "base"} | {"phdstream", "adaptive_phdstream"}
+OURS = {*SYSTEMS} - {"base"} | {"phdstream", "adaptive_phdstream"}
 OURS |= {"ToPS", "PAK", "Adaptive", "release", "ToPL", "PHDStream"}
 
 

@@ -34,7 +34,6 @@ from fastdp_lab.audit.couplings.check import (
     pick,
     reloaded,
 )
-from fastdp_lab.baselines.w_event import DISSIMILARITY, SCHEMES, VALUE, WEvent
 
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]
@@ -156,26 +155,6 @@ def pak_shifts(make: Make, x: Floats, there: Floats, place: int, table: Table, s
     index, length = (place, m) if held else (place - m, plan.length - m)
     for height in range(length.bit_length()):
         shifts.add(own, StreamId(Purpose.COUNTER, height, int(held)), index >> height, here - other)
-
-
-def baseline_shifts(
-    make: Make, x: Floats, there: Floats, places: Sequence[int], table: Table, shifts: Shifts
-) -> None:
-    """A comparison's draw by what keeps its outcome, a release's by what keeps the release."""
-    key, publisher = table.key, make(key=table.key)
-    machine = publisher.machine
-    for place in range(x.size):
-        state = publisher.state
-        if place in places and machine.scale(state) is not None:
-            here, other = (
-                in_steps(float(values[place]), machine.grid.resolution, machine.grid.bound_steps)
-                for values in (x, there)
-            )
-            if machine.scheme not in ("uniform", "sample"):
-                nearer = abs(here - state.released) - abs(other - state.released)
-                shifts.add(key, StreamId(Purpose.TREE, DISSIMILARITY, place), 0, nearer)
-            shifts.add(key, StreamId(Purpose.TREE, VALUE, place), 0, here - other)
-        publisher.publish(x[place : place + 1])
 
 
 # Public outputs.
@@ -456,18 +435,6 @@ def windows(rng: Generator, claimed: int = 0) -> Instance:
     return of_pair(rng, make, x, altered(rng, x, *places), places)
 
 
-def w_event(rng: Generator) -> Instance:
-    """The baselines for w-event privacy: a window of w values."""
-    w = pick(rng, 1, 2, 5)
-    scheme, epsilon = pick(rng, *SCHEMES), pick(rng, 0.5, 6.0, 60.0)
-    make = partial(WEvent, scheme, epsilon, BOUND, w, resolution=pick(rng, 1.0, 0.25))
-    x = values_of(rng, 30)
-    begin = int(rng.integers(0, x.size - w + 1))
-    places = range(begin, begin + w)
-    there = altered(rng, x, *places)
-    return of_pair(rng, make, x, there, places, partial(baseline_shifts, make, x, there, places))
-
-
 def row_parameters(rng: Generator) -> Json:
     """Draw parameters of ``release_many``."""
     perturber = pick(rng, {"perturber": NODES}, {"perturber": Flat()}, pruned(rng, 2, 0, 1))
@@ -506,6 +473,6 @@ def repeat(rng: Generator) -> Instance:
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shift)
 
 
-_DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
+_DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, release_many, repeat)
 #: Publishers of values.
 STREAMS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}
