@@ -80,6 +80,8 @@ def make_shares(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     plan.check_basis()
+    if plan.unit.keys is not None and not named:
+        raise refusal("keys", plan.unit.keys, "None in a Person without by=, as there is one key")
     if plan.chooses_rows and not plan.bounds_rows:
         keys_of_reach = "a number, the keys in which a person counts: reach alone drops no rows to choose by"
         raise refusal("rows", "auto", keys_of_reach)
@@ -115,6 +117,8 @@ def check_online(plan: TablePlan) -> None:
         raise refusal("others", True, "False online, where a key may appear later")
     if not plan.bounds_rows:
         return
+    if plan.unit.keys is not None:
+        raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
     if plan.chooses_rows:
         raise refusal("rows", "auto", "a number, because rows that count are known as windows close")
     if plan.periods is None:

@@ -421,7 +421,7 @@ class WindowsMachine(Machine[WindowsState]):
         if plan.bounds_rows:
             found = PersonRows(plan, hashing_of(key))
             found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
-            (said,) = found.kept(plan).read()
+            (said,) = found.kept(plan, words).read()
         if keys is not None:
             said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])
