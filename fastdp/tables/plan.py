@@ -176,7 +176,7 @@ class TablePlan:
     def most_keys(self) -> int:
         """Keys in which a person counts, of its reach."""
         listed = len(self.keys) if self.key_rule == "given" else MAX_CELLS
-        return min(self.contributions, listed)
+        return min(self.contributions, listed, self.unit.keys or listed)
 
     @property
     def all_keys(self) -> bool:
@@ -192,7 +192,8 @@ class TablePlan:
     def keeps_all(self) -> bool:
         """True if it is public that no row of a person is dropped."""
         most, k = self.unit.most, self.contributions
-        return most is not None and not self.chooses_rows and most <= min(k, self.per_window or k)
+        known = most is not None and not self.chooses_rows and self.unit.keys is None
+        return known and most <= min(k, self.per_window or k)
 
     def is_person(self, name: str) -> bool:
         """True for a column that is asked for reach alone, of persons, who are read anyway."""
@@ -294,6 +295,7 @@ class TablePlan:
             "who": self.who is not None,
             **({"basis": self._named_basis} if self.asks_calendar else {}),
             **({"keeps_all": True} if self.keeps_all else {}),
+            **({} if self.unit.keys is None else {"keys of a person": self.unit.keys}),
         }
 
     @cached_property

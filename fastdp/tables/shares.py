@@ -445,8 +445,8 @@ def shares_of(plan: TablePlan) -> Shares:
 
 def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
     """Most by which a unit moves a calendar's numbers of all keys."""
-    k = plan.contributions
-    return basis.moved(l2_square(k, plan.per_window), min(k, (plan.nodes or (1,))[-1]), gaussian=gaussian)
+    k, keys = plan.contributions, (plan.nodes or (1,))[-1]
+    return basis.moved(l2_square(k, plan.per_window), min(k, keys, plan.unit.keys or keys), gaussian=gaussian)
 
 
 @lru_cache(maxsize=256)

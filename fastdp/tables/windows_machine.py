@@ -467,7 +467,7 @@ class WindowsMachine(Machine[WindowsState]):
         plan.check_cells(span[1] - first, table.size)
         reached, new = self._newcomers(state, said, digests, span, key)
         if plan.bounds_rows:
-            (said,) = _persons(plan, rows, words, key).kept(plan).read()
+            (said,) = _persons(plan, rows, words, key).kept(plan, words).read()
         if keys is not None:
             said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])

@@ -65,7 +65,7 @@ def test_range_sums_are_sums_of_slices(releases, revised: bool) -> None:
 @pytest.mark.parametrize("method", ["adaptive", "tops", "topl", "pak"])
 @pytest.mark.parametrize("n", [1, 1000])
 def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -> None:
-    release = finished(method, n + 20, 1.0, 50, 20, seed=1).release(np.full(n + 20, 7.0))
+    release = finished(method, n + 20, 1.0, 50, 20, seed=5).release(np.full(n + 20, 7.0))
     shown = repr(release).splitlines()
     assert str(release) == repr(release)
     assert shown[0].endswith(f"Release of {n:,} values after a hold-out of 20")

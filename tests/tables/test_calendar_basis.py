@@ -143,7 +143,8 @@ def table_of(values: list[list[float]], keys: str = "") -> pa.Table:
 
 
 def released(frame: pa.Table, statistics: dict[str, str], **given: Any) -> fastdp.tables.table.Table:
-    unit = fastdp.Person("who", rows=4, per_window=1, basis=given.pop("basis", "calendar"))
+    own = {"basis": given.pop("basis", "calendar"), "keys": given.pop("of_person", None)}
+    unit = fastdp.Person("who", rows=4, per_window=1, **own)
     time = fastdp.Time("at", "12h", start=BEGIN, stop=BEGIN + timedelta(days=2))
     if "kwh" in statistics:
         given.setdefault("bounds", fastdp.Value(clip=2.0, resolution=1.0))
@@ -155,6 +156,7 @@ CASES = {
     "counts": {"statistics": {"*": "count"}},
     "both": {"statistics": {"kwh": "sum", "*": "count"}},
     "keys": {"statistics": {"kwh": "sum"}, "by": "key", "keys": ["a", "b"]},
+    "a key of a person": {"statistics": {"kwh": "sum"}, "by": "key", "keys": ["a", "b"], "of_person": 1},
     "chosen clip": {"statistics": {"kwh": "sum"}, "bounds": 3.0},
     "negative": {"statistics": {"kwh": "sum"}, "bounds": fastdp.Value(clip=(-2.0, 1.0), resolution=1.0)},
 }
