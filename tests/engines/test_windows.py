@@ -313,6 +313,15 @@ def test_a_timer_in_milliseconds_fires_when_a_window_has_ended(tmp_path: Path) -
     assert Shard(Job(windows, name="fast", secret=scenes.write_secret(tmp_path)), (0, 1)).next_end == 2
 
 
+def test_no_timer_fires_behind_the_last_window(tmp_path: Path) -> None:
+    time = fastdp.Time("at", "1h", start="2024-05-01", stop="2024-05-01T02:00")
+    job = Job(fastdp.Windows({"*": "count"}, time, epsilon=1.0), name="two", secret=scenes.write_secret(tmp_path))
+    shard = Shard(job, (0, 1))
+    assert len(shard.advance("2024-05-02")) == 2
+    # That of the input.
+    assert shard.next_end == 2**53
+
+
 def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     shares = [Shard(job, (k, 4)).advance(START + MINUTE)[0]["share"] for k in range(4)]
