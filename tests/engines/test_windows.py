@@ -254,7 +254,7 @@ def test_a_state_and_a_share_show_nothing(tmp_path: Path) -> None:
 def test_the_clock_is_never_the_latest_row(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="lateness = '1min': expected None in a job"):
         make_job(tmp_path, lateness="1min")
-    with pytest.raises(ParameterError, match="expected counts, sums, means and variances in a job"):
+    with pytest.raises(ParameterError, match="expected counts, sums, means and variances of single windows in a job"):
         make_job(tmp_path, statistics={"kwh": "median"})
     assert "is public knowledge" in make_job(tmp_path).guarantee.derivation[-1]
 
