@@ -21,6 +21,7 @@ from fastdp.releases.release import Release
 from fastdp.streams.array_rule import ArrayRule, array_rule
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
+from fastdp.streams.parameters import noise_key
 from fastdp.streams.release_many import (
     borders_of,
     check_lengths,
@@ -29,7 +30,6 @@ from fastdp.streams.release_many import (
     of_one_length,
     release_rows,
 )
-from fastdp.streams.parameters import noise_key
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.base import as_rule
 from fastdp.validation import refusal
