@@ -19,20 +19,18 @@ from fastdp.perturbers import Blocks
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.release import Release
 from fastdp.streams.array_rule import ArrayRule, array_rule
-from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import noise_key
 from fastdp.streams.release_many import (
     borders_of,
-    check_lengths,
     concurrently,
     guarantee_of_many,
+    names_of,
     of_one_length,
     release_rows,
 )
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.base import as_rule
-from fastdp.validation import refusal
 
 
 @validation.plain
@@ -226,10 +224,7 @@ def release_many(
     threads = validation.threads(threads)
     read = as_streams(streams, offsets, value, by, time)
     rows, lengths, secret = read.rows, read.rows.lengths, Key.choose(seed, key)
-    check_lengths(lengths, 0)
-    if secret.member:
-        raise refusal("key", secret, "a key without a stream number, which is for one stream")
-    names = distinct_ids(read.ids if ids is None else ids, rows.size)
+    names = names_of(read, ids, 0, secret)
     rule = None if threshold is None else as_rule("threshold", threshold)
     if sensitivity is not None:
         publisher = Adaptive(
