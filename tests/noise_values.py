@@ -6,6 +6,7 @@ An oracle has no fastdp in it; it gets the publisher's key as these functions de
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -17,11 +18,12 @@ from fastdp.noise import sampler
 from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution
-from fastdp.noise.words import Purpose, StreamId, WordStream
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.points.domains import encode
 from fastdp.points.phdstream import PointPublisher
 from tests.oracles import bulk
 from tests.oracles.prefix import BoundNoise
+from tests.oracles.words import begun
 
 
 def bound_key(seed: int | str) -> Key:
@@ -60,17 +62,20 @@ def threshold_key(publisher: StreamPublisher, holdout: np.ndarray, cycle: int = 
 
 def chain_noise(key: Key, theta_steps: int, epsilon: float) -> BoundNoise:
     """Noise of scale theta / epsilon that is bound to the prefix of sums behind the first threshold."""
-    start = np.empty(4, "<u8")
-    WordStream(tree_key(key, theta_steps), StreamId(Purpose.CHAIN)).fill(start)
-    return BoundNoise(start.tobytes(), Fraction(theta_steps) / Fraction(epsilon))
+    start = struct.pack("<4Q", *_begun(key, theta_steps))
+    return BoundNoise(start, Fraction(theta_steps) / Fraction(epsilon))
 
 
 def prefix_noise(key: Key, theta_steps: int, epsilon: float) -> bulk.PrefixNoise:
     """The same for sums that are known beforehand."""
-    start = np.empty(2, "<u8")
-    WordStream(tree_key(key, theta_steps), StreamId(Purpose.CHAIN)).fill(start)
+    low, high, *_ = _begun(key, theta_steps)
     draw = bulk.laplace(Fraction(theta_steps) / Fraction(epsilon))
-    return bulk.PrefixNoise(key.reveal(), int.from_bytes(start.tobytes(), "little"), draw, member=key.member)
+    return bulk.PrefixNoise(key.reveal(), low + high * 2**64, draw, member=key.member)
+
+
+def _begun(key: Key, theta_steps: int) -> list[int]:
+    own = tree_key(key, theta_steps)
+    return begun(own.reveal(), Purpose.CHAIN, 4, member=own.member)
 
 
 def chain_draws(noise: Callable[[int], int], sums: np.ndarray) -> np.ndarray:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Annotated, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -18,18 +19,15 @@ from fastdp.kinds import Indices, Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.canonical import encode, tagged
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key, bound_digest
+from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, DrawnWords, Key, bound_digest
 from fastdp.noise.sampler import Distribution
-from fastdp.noise.words import BLOCK_BITS, Purpose, RowWords, StreamId, Words, WordStream
+from fastdp.noise.words import Purpose, StreamId, Words
 from fastdp.record import Checked
-from fastdp_kernels._ciphers import HAS_AES
-from fastdp_kernels.noise import aes, chacha
+from fastdp_kernels.noise import chacha
 
 Chain = Words
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
-#: From so many streams on their words are made together.
-FEW = 8
 _START = StreamId(Purpose.CHAIN)
 
 
@@ -68,26 +66,39 @@ class BoundDistributions(dict[int, Distribution | None]):
 
 def start_chain(key: Key) -> Chain:
     """Chain key before the first sum: uint64[4]."""
-    chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
-    WordStream(key, _START).fill(chain)
+    chain = start_chains(key, words_of([key.reveal()]), np.array([key.member]))[0]
     if key.given is not None:
         key.given.begin(chain, key, _START)
     return chain
 
 
-def start_chains(words: RowWords, streams: Integers) -> Chain:
-    """Chain keys of numbered streams before their first sums, uint64[n, 4]; `words` has :data:`CHAIN_PIECES`."""
-    chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
-    if words.keys[0].given is not None:
-        for row, stream in enumerate(streams.tolist()):
-            words.keys[0].given.begin(chains[row], words.key_of(row, stream), _START)
-    return chains
+def start_chains(key: Key, secrets: Words, members: Integers) -> Chain:
+    """Chain keys before the first sums, uint64[n, 4], under secrets and with stream numbers; `key` records them."""
+    return _first_words(repeat(key.drawn) if key.drawn else (), secrets, members, _START, CHAIN_WORDS)
 
 
-#: Pieces of the words that :func:`start_chains` reads.
-CHAIN_PIECES = ((_START, CHAIN_WORDS),)
+def _first_words(
+    drawn: Iterable[DrawnWords | None], secrets: Words, members: Integers, stream: StreamId, count: int
+) -> Words:
+    """Words that `stream` begins with by ChaCha20 under each secret, uint64[n, 4], and stream number: [n, count].
 
-# Chains of many streams with names, by the processor's AES: a cipher of the library takes 5 us for each.
+    `drawn` records them.  A secret is asked here or as a key of AES
+    (:class:`fastdp.noise.words.WordStream`), never both.
+    """
+    name, words = stream.pack(), np.empty((len(secrets), count), np.uint64)
+    for noted, secret, member in zip(drawn, secrets, members.tolist(), strict=False):
+        if noted is not None:
+            noted.add((secret.tobytes(), member, name), 0, count)
+    chacha.begin_words(secrets, members, np.uint64(name), words)
+    return words
+
+
+def words_of(secrets: Sequence[bytes]) -> Words:
+    """Secrets as words: uint64[n, 4]."""
+    return np.frombuffer(b"".join(secrets), "<u8").astype(np.uint64).reshape(-1, CHAIN_WORDS)
+
+
+# Streams with names, many at a time, without a Key each.
 
 
 def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Words:
@@ -96,27 +107,19 @@ def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Word
     secrets = [bound_digest(secret, tagged(b"l", label + encode(name))) for name in names]
     if composition is not None:
         secrets = [bound_digest(each, composition) for each in secrets]
-    return np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
+    return words_of(secrets)
 
 
 def key_of(key: Key, secret: Words, member: int) -> Key:
     """Key with one of these secrets, in the place of `key`."""
-    return key._derived(secret.tobytes(), member=member)
+    return key._derived(secret.astype("<u8").tobytes(), member=member)
 
 
-def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
-    """:func:`start_chain` under each secret and one threshold; `key` records the words."""
-    message = encode(("theta", theta_steps))
-    derived = b"".join([bound_digest(secret.tobytes(), message) for secret in secrets])
-    theta_secrets = np.frombuffer(derived, np.uint64).reshape(-1, CHAIN_WORDS)
-    name = _START.pack()
-    blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
-    chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
-    aes.encrypt_under(theta_secrets, np.zeros(len(theta_secrets), np.uint64), blocks, chains)
-    if key.drawn is not None:
-        for secret in theta_secrets:
-            key.drawn.add((secret.tobytes(), 0, name), 0, CHAIN_WORDS)
-    return chains.reshape(-1, CHAIN_WORDS)
+def theta_secrets(secrets: Words, theta_steps: Integers) -> Words:
+    """Secret of :func:`theta_key` under each secret and threshold: uint64[n, 4]."""
+    messages = {steps: encode(("theta", steps)) for steps in set(theta_steps.tolist())}
+    pairs = zip(secrets.astype("<u8"), theta_steps.tolist(), strict=True)
+    return words_of([bound_digest(secret.tobytes(), messages[steps]) for secret, steps in pairs])
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
@@ -184,35 +187,23 @@ class StepNoise:
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
         """First draws of each of the streams `rows` in its step: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
-        which: list[int] = rows.tolist()
+        keys = [self.keys[i] for i in rows.tolist()]
+        digests = [self._digests[i][:KEY_BYTES] for i in rows.tolist()]
+        if keys and keys[0].given is not None:
+            for own, key, digest in zip(out, keys, digests, strict=True):
+                keys[0].given.fill(own, distribution, key._derived(digest), stream, 0)
+            return out
+        secrets, members = words_of(digests), np.array([key.member for key in keys], np.int64)
 
-        def key_of(row: int) -> Key:
-            i = which[row]
-            return self.keys[i]._derived(self._digests[i][:KEY_BYTES])
+        def further(k: int, where: Integers) -> Words:
+            of_row, place = np.divmod(where, count)
+            few, own = np.unique(of_row, return_inverse=True)
+            name = stream._replace(refinement=k)
+            return _first_words((), secrets[few], members[few], name, int(place.max()) + 1)[own, place]
 
-        if isinstance(distribution, GaussianDistribution):
-            for row, own in enumerate(out):
-                gaussian.fill(own, distribution, key_of(row), stream)
-        elif len(which) < FEW or not HAS_AES or distribution.two_words or self.keys[which[0]].given is not None:
-            for row, own in enumerate(out):
-                sampler.fill(own, distribution, key_of(row), stream)
-        else:
-            sampler.fill_under(out, distribution, self._first_words(which, count, stream), key_of, stream)
+        words = _first_words([key.drawn for key in keys], secrets, members, stream, count)
+        sampler.fill_noise(out.reshape(-1), distribution, words.reshape(-1), further)
         return out
-
-    def _first_words(self, which: Sequence[int], count: int, stream: StreamId) -> Words:
-        """Words that a stream id begins with under each step's key, uint64[n, count], by the processor's AES."""
-        keys, name = [self.keys[i] for i in which], stream.pack()
-        step_secrets = [self._digests[i][:KEY_BYTES] for i in which]
-        for key, secret in zip(keys, step_secrets, strict=True):
-            if key.drawn is not None:
-                key.drawn.add((secret, key.member, name), 0, count)
-        secrets = np.frombuffer(b"".join(step_secrets), np.uint64).reshape(-1, CHAIN_WORDS)
-        members = np.array([key.member << BLOCK_BITS for key in keys], ">u8").view(np.uint64)
-        blocks = np.array([[name, j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
-        words: Words = np.empty((len(keys), len(blocks), 2), np.uint64)
-        aes.encrypt_under(secrets, members, blocks, words)
-        return np.ascontiguousarray(words.reshape(len(keys), -1)[:, :count])
 
 
 def _check_chain(name: str, chain: object) -> object:

@@ -20,14 +20,13 @@ from fastdp.noise import chain_keys
 from fastdp.noise.bound_noise import PrefixNoise
 from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
 from fastdp.noise.key import Key, repeating
-from fastdp.noise.words import RowWords, distinct_of
+from fastdp.noise.words import distinct_of
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.published_answer import ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means, start_rows, step_rows
 from fastdp.streams.columns import NamedKeys, RowKeys, RowValues, Streams, new_rows
-from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.streams import fixed_pass, hierarchy_nodes
 
 #: Draws at a time (4 MiB): enough that a call costs little a stream.
@@ -47,15 +46,15 @@ def start_chains(
     perturber: Perturber, epsilon: float, before: Chain, which: Indices, steps: Indices, keys: RowKeys
 ) -> Chain:
     """:func:`next_chain` of rows: uint64[m, 4]."""
-    if keys.numbers is not None and not before.any():
-        distinct, owners = distinct_of(steps)
-        secrets = [theta_key(keys.key, each) for each in distinct.tolist()]
-        words = RowWords(secrets, chain_keys.CHAIN_PIECES, owners)
-        return chain_keys.start_chains(words, keys.numbers[which]).reshape(which.size, chain_keys.CHAIN_WORDS)
-    if isinstance(keys.own, NamedKeys) and HAS_AES and not before.any() and keys.key.given is None:
-        theta_steps = distinct_of(steps)[0]
-        if theta_steps.size == 1 and keys.own.are_texts(which):
-            return chain_keys.named_chains(keys.key, keys.own.secrets[which], int(theta_steps[0]))
+    if keys.key.given is None and not before.any():
+        if keys.numbers is not None:
+            distinct, owners = distinct_of(steps)
+            own = chain_keys.words_of([theta_key(keys.key, each).reveal() for each in distinct.tolist()])
+            secrets = own[owners]
+            return chain_keys.start_chains(keys.key, secrets, keys.numbers[which] + 1)
+        if isinstance(keys.own, NamedKeys) and keys.own.are_texts(which):
+            secrets = chain_keys.theta_secrets(keys.own.secrets[which], steps)
+            return chain_keys.start_chains(keys.key, secrets, np.zeros(which.size, np.int64))
     chains: Chain = before.copy()
     for i, row in enumerate(which.tolist()):
         chain = next_chain(perturber, keys.of(row), int(steps[i]), epsilon, before[i])

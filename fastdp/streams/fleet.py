@@ -30,7 +30,6 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
 from fastdp.streams.rows import NO_ROWS, MachineRows, Rows, StreamRows
 from fastdp.streams.stream_machine import Schedule
-from fastdp_kernels._ciphers import HAS_AES
 
 #: Ids or values, one a row.
 Column: TypeAlias = Values | Sequence[object]
@@ -320,8 +319,8 @@ class Fleet:
                 self._index.add(texts)
 
     def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
-        """Secrets of texts in their first epoch, without a Key each where the processor has AES."""
-        if not (HAS_AES and isinstance(self._machine, Schedule)) or self._key.given is not None:
+        """Secrets of texts in their first epoch, without a Key each where the machine allows it."""
+        if not isinstance(self._machine, Schedule) or self._key.given is not None:
             return self._keys_of(texts)
         bound = self._secret.binding is not Binding.ROOT
         composition = None if bound else self._secret.composition(self._machine.composition)

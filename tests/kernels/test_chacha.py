@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 import struct
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import fastdp
-from fastdp.noise import chain_keys, sampler
+from fastdp.noise import chain_keys, gaussian, sampler
 from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp_kernels.noise import bound_sums, chacha
 from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
 from fastdp_kernels.streams import adaptive_pass
+from tests.oracles import bulk
 from tests.oracles import prefix as oracle
+from tests.oracles.words import begun
 
 #: RFC 8439, section 2.3.2.
 KEY = bytes(range(32))
@@ -107,6 +112,7 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     # Outside a kernel there is no wrapping sum; these sums are small.
     monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
+    monkeypatch.setattr(adaptive_pass, "few_zeros", np.zeros)
     for name in ("advance_rows", "sum_bound", "draw_bound"):
         monkeypatch.setattr(adaptive_pass, name, getattr(adaptive_pass, name).py_func)
     monkeypatch.setattr(adaptive_pass, "draw_words", draw_words)
@@ -159,3 +165,29 @@ def test_a_word_whose_further_bits_would_change_the_draw_is_doubtful() -> None:
 def test_the_smallest_words_are_no_certain_draws() -> None:
     """Two words a sign share ln(1): their interval has no end, however small the scale."""
     assert [draw_one(np.uint64(word), 1e-3, 0.0) == DOUBTFUL for word in range(6)] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("name", ["laplace", "small", "wide"])
+def test_steps_of_many_streams_draw_by_the_naive_rule(name: str) -> None:
+    """Each from its own secret, number and inputs, doubtful and rejected draws too."""
+    distribution, scale = {
+        "laplace": (sampler.laplace_distribution(Fraction(2**36)), Fraction(2**36)),
+        "small": (gaussian.gaussian_distribution(Fraction(3, 4)), None),
+        "wide": (sampler.laplace_distribution(Fraction(2**50)), Fraction(2**50)),
+    }[name]
+    keys = [Key.from_seed(1), Key.from_seed(1).of_stream(6), Key.from_seed(2).of_stream("a")]
+    inputs, rows, stream = np.arange(6).reshape(3, 2), np.array([2, 0, 1]), StreamId(Purpose.THRESHOLD, 2)
+    noise = chain_keys.StepNoise(keys)
+    noise.step(np.arange(3), 4, inputs)
+    found = noise.draws(rows, 30, distribution, stream)
+    for own, i in zip(found.tolist(), rows.tolist(), strict=True):
+        message = struct.pack(">3Q", 4, 1, 16) + inputs[i].tobytes()
+        secret = hashlib.blake2b(message, key=keys[i].reveal(), person=b"fastdp step 1").digest()[:32]
+
+        def word(k: int, at: int, secret: bytes = secret, member: int = keys[i].member) -> int:
+            return begun(secret, Purpose.THRESHOLD, at + 1, level=2, refinement=k, member=member)[at]
+
+        for at, drawn in enumerate(own):
+            further = partial(word, at=at)
+            wanted = gaussian.resolve(distribution, further) if scale is None else bulk.laplace(scale)(further)
+            assert drawn == wanted

@@ -21,7 +21,7 @@ THRESHOLD, CHAIN = 1, 8
 
 def bound_noise(secret, exact, scales):
     """Noise of numbers, each bound to those before it; `secret` is that of their purpose."""
-    start = words.words(secret, CHAIN, 4)
+    start = words.begun(secret, CHAIN, 4)
     p = start[0] + start[1] * 2**64
     source = bulk.PrefixNoise(secret, p, bulk.laplace(scales[0]))
     found = []

@@ -1,6 +1,6 @@
-"""Random words and keys by hand: AES-256 one block at a time, keyed BLAKE2b, and what both are told.
+"""Random words and keys by hand: AES-256 and ChaCha20 one block at a time, keyed BLAKE2b, and what they are told.
 
-Source: NIST SP 800-38A, section 6.5; RFC 7693; ``docs/noise.md``, section 1.
+Source: NIST SP 800-38A, section 6.5; RFC 8439; RFC 7693; ``docs/noise.md``, section 1.
 """
 
 from __future__ import annotations
@@ -22,6 +22,17 @@ def words(secret, purpose, count, *, level=0, number=0, refinement=0, member=0, 
         raw = encryptor.update(counter)
         found += [int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")]
     return found[start % 2 :][:count]
+
+
+def begun(secret, purpose, count, *, level=0, number=0, refinement=0, member=0):
+    """So many words that a stream id of chains and steps begins with, by ChaCha20: eight a block."""
+    name = ((purpose * 2**8 + refinement) * 2**8 + level) * 2**40 + number
+    found = []
+    for block in range(-(-count // 8)):
+        begin = struct.pack("<QQ", member * 2**32 + block, name)
+        raw = Cipher(algorithms.ChaCha20(secret, begin), None).encryptor().update(bytes(64))
+        found += struct.unpack("<8Q", raw)
+    return found[:count]
 
 
 class Part(NamedTuple):

@@ -29,7 +29,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.drawn import FAR, FARTHEST, record
 from tests.oracles import bulk, exact_noise
-from tests.oracles.words import within, words
+from tests.oracles.words import begun, within, words
 from tests.shared import move
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
@@ -260,7 +260,7 @@ def test_copies_of_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 def bound_noise(publisher: fastdp.StreamPublisher, index: int = 0) -> bulk.PrefixNoise:
     """Of a threshold of 32 steps at epsilon 0.5, from a chain key of our own."""
     secret, member = publisher._key.reveal(), publisher._key.member
-    low, high = words(within(secret, "theta", 32), CHAIN, 2, member=member)
+    low, high = begun(within(secret, "theta", 32), CHAIN, 2, member=member)
     return bulk.PrefixNoise(secret, low + high * 2**64, bulk.laplace(Fraction(64)), index, member)
 
 

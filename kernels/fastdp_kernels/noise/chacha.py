@@ -20,6 +20,8 @@ from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
 CHAIN = 4
 #: Low bits of the counter: which of several outputs for one block; its index is above them.
 OUTPUT_BITS = 8
+#: Of a counter of :func:`begin_words`: a stream's number from this bit on, the block's below.
+MEMBER_BIT = 32
 
 
 @inline
@@ -35,6 +37,18 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
     words = block_words(chain, index, total, output)
     for i in range(2 * CHAIN):
         out[i] = words[i]
+
+
+@kernel
+def begin_words(secrets: np.ndarray, members: np.ndarray, name: np.uint64, out: np.ndarray) -> None:
+    """First words, uint64[n, k], of the stream of words ``name`` under secrets, uint64[n, 4], and stream numbers."""
+    for i in range(out.shape[0]):
+        own, first = secrets[i], np.uint64(members[i]) << np.uint64(MEMBER_BIT)
+        for begin in range(0, out.shape[1], 2 * CHAIN):
+            counter = first | np.uint64(begin // (2 * CHAIN))
+            words = chacha_rounds(own[0], own[1], own[2], own[3], counter, name)
+            for k in range(min(2 * CHAIN, out.shape[1] - begin)):
+                out[i, begin + k] = words[k]
 
 
 @inline
