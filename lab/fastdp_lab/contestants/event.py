@@ -157,7 +157,7 @@ def _medians(noisy: Floats, starts: Integers) -> Floats:
 
 
 def _values_of(publisher: Any, values: Integers) -> Floats:
-    """What is published; values that choose a threshold have its mean."""
+    """Published values; those that choose a threshold have their mean."""
     out = np.asarray(publisher.release(values).values, np.float64)
     return np.concatenate([np.full(values.size - out.size, out.mean()), out])
 
