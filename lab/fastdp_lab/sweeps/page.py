@@ -190,7 +190,8 @@ def _verdicts(suite: Suite, rows: DataFrame) -> str:
 
 def _ours(sweep: Sweep) -> list[str]:
     """Names of fastdp's own methods; baselines and rivals are none."""
-    return [each["name"] for each in sweep.manifest["specification"]["mechanisms"] if each["system"] in OURS]
+    every = sweep.manifest["specification"]["mechanisms"]
+    return [each["name"] for each in every if each["system"].partition(",")[0] in OURS]
 
 
 def _ranking(sweep: Sweep, scores: Scores, seconds: Json) -> str:
@@ -237,7 +238,7 @@ def _mechanisms(sweep: Sweep) -> str:
     rows = []
     for each in sweep.manifest["specification"]["mechanisms"]:
         told = known.get(each["system"])
-        source = told.source if told else "fastdp" if each["system"] in OURS else f"baseline {each['system']}"
+        source = told.source if told else f"fastdp's {each['system']}"
         given = ", ".join(f"{key} = {value}" for key, value in each["parameters"].items())
         rows.append([each["name"], given, source, (told and told.breaks) or ""])
     columns = ["mechanism", "parameters", "source", "breaks its own claim"]
