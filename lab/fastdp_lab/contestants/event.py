@@ -213,7 +213,7 @@ def adaptive(
     if sensitivity < bound:
         return _values_of(fastdp.Adaptive(epsilon, sensitivity=sensitivity, **common), values)
     # Without a hold-out nothing can choose a threshold.
-    threshold = {} if holdout else {"threshold": float(bound)}
+    threshold: dict[str, Any] = {} if holdout else {"threshold": float(bound)}
     return _values_of(fastdp.Adaptive(epsilon, float(bound), holdout or None, **common, **threshold), values)
 
 
