@@ -10,10 +10,11 @@ import pytest
 from fastdp_lab.contestants import event
 from fastdp_lab.contestants.budget import UNITS, draws, parts, steps_of
 from fastdp_lab.contestants.event import EVENT
+from fastdp_lab.mechanism import Answer
 
 KEY, BOUND, EPSILON = bytes(range(32)), 100, 2.0
 VALUES = np.random.default_rng(3).integers(0, BOUND + 1, 70)
-PUBLIC = {"bound": BOUND, "sensitivity": float(BOUND), "holdout": 7, "max_range": 64}
+PUBLIC = {"bound": BOUND, "sensitivity": float(BOUND), "holdout": 7, "max_range": 64, "w": 1}
 
 
 def noisy_nodes(fan_out: int, levels: int, share: int) -> tuple[list[np.ndarray], float]:
@@ -143,5 +144,6 @@ def test_errors_of_prefixes_are_those_of_the_papers_formulas():
 @pytest.mark.parametrize("mechanism", EVENT, ids=lambda each: each.name)
 def test_without_noise_sums_are_the_sums_of_the_values(mechanism):
     values = np.tile(np.repeat([3, 40], 25), 40)
-    released = mechanism.run(values, 5_000.0, KEY, **{**PUBLIC, "holdout": 500, "max_range": 1024})
+    found = mechanism.run(values, 5_000.0, KEY, **{**PUBLIC, "holdout": 500, "max_range": 1024})
+    released = found.values if isinstance(found, Answer) else found
     assert released[1000:].sum() == pytest.approx(values[1000:].sum(), rel=0.02)

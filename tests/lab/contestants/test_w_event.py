@@ -8,6 +8,7 @@ import pytest
 from fastdp_lab.contestants import w_event
 from fastdp_lab.contestants.budget import UNITS, draws, parts
 from fastdp_lab.contestants.w_event import W_EVENT
+from fastdp_lab.mechanism import Answer
 
 KEY = bytes(range(32))
 LEVELS = np.repeat([3, 90, 5, 40, 100, 41], 25) + np.arange(150) % 3
@@ -87,5 +88,6 @@ def test_adapub_takes_medians_of_runs_of_alike_values():
 @pytest.mark.parametrize("mechanism", W_EVENT, ids=lambda each: each.name)
 def test_without_noise_levels_are_followed(mechanism):
     values = np.repeat([0, 100, 20], 200)
-    released = mechanism.run(values, 1e5, KEY, sensitivity=1.0, w=4)
+    found = mechanism.run(values, 1e5, KEY, bound=100, sensitivity=1.0, w=4, holdout=0, max_range=512)
+    released = found.values if isinstance(found, Answer) else found
     assert np.abs(released - values).mean() < 25
