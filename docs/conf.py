@@ -20,8 +20,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), str(ROOT / "kernels"), str(ROOT / "lab"), os.environ.get("PYTHONPATH", "")]
 )
 
+from docutils import nodes  # noqa: E402
+from latex2mathml.converter import convert  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 from sphinx.util import logging  # noqa: E402
+from sphinx.writers.html5 import HTML5Translator  # noqa: E402
 
 import fastdp  # noqa: E402
 
@@ -54,6 +57,9 @@ exclude_patterns = [
 ]
 templates_path = ["_templates"]
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_double_inline = False
+html_math_renderer = "mathml"  # read by browsers themselves: no script, no fonts from the network
 bibtex_bibfiles = ["reference/references.bib"]
 bibtex_default_style = "plain"
 
@@ -116,7 +122,7 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 #: What formulas are not: code, links' targets, glossary and directives' fences.
-_CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
+_CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
 _POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|\|\w+\||-?[\w.]*\w(?:\([^()\n]*\))?)")
 _INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|theta|\w{1,2})(?!\w)")
 #: A number and its unit stay in one line.
@@ -142,6 +148,16 @@ def render_formulas(app: Sphinx, docname: str, source: list[str]) -> None:
 
     parts = _CODE.split(source[0])
     source[0] = "".join(part if number % 2 else drawn(part) for number, part in enumerate(parts))
+
+
+def as_mathml(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
+    """A formula as MathML; one that the converter does not know is a warning, which ends the build."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    drawn = convert(node.astext(), display=display)
+    if "\\" in drawn:
+        logging.getLogger(__name__).warning("a formula has an unknown command: %s", node.astext(), location=node)
+    self.body.append(drawn)
+    raise nodes.SkipNode
 
 
 def add_subjects(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -171,4 +187,5 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", link_to_repository)
     app.connect("source-read", render_formulas)
     app.connect("source-read", add_subjects)
+    app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
     app.connect("build-finished", publish_history)

@@ -57,6 +57,21 @@ class Publishing:
         ``factory(seed)`` returns a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
     method : str
         Method called with the data, which returns numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> mechanism = fastdp.auditing.Publishing(
+    ...     lambda seed: fastdp.ToPS(
+    ...         1.0, bound=10, threshold=10.0, prune=0, seed=seed
+    ...     )
+    ... )
+    >>> day, neighbour = np.full(16, 5), np.append(np.full(15, 5), 10)
+    >>> result = fastdp.audit(
+    ...     mechanism, day, neighbour, epsilon=1.0, trials=400, progress=False
+    ... )
+    >>> result.violated
+    False
     """
 
     def __init__(self, factory: Callable[[int], object], method: str = "publish") -> None:

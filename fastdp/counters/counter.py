@@ -96,6 +96,13 @@ class Simple:
     """Fresh noise on every increment: variance about 2 t / epsilon^2 after t values.
 
     PHDStream Algorithm 8; Chan et al., "Simple II".
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> sums = fastdp.counters.RunningCounts(fastdp.counters.Simple(), epsilon=1.0)
+    >>> sums.step([3]).shape  # noise of scale 1 on each increment
+    (1,)
     """
 
     rule: ClassVar[int] = 1
@@ -131,6 +138,12 @@ class Block:
     Notes
     -----
     A value enters its increment and its block's sum, a block's last one the sum alone.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.counters.Block(8).draws  # noisy sums that hold one event, at most
+    2
     """
 
     size: int = parameter(Whole(1, MAX_LENGTH), default=8)
@@ -185,6 +198,12 @@ class BinaryTree:
     Notes
     -----
     A value enters floor(log2 T) + 1 sums; the printed log2 T is too small for powers of two.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.counters.BinaryTree(1024).draws  # noisy sums that hold one event
+    11
     """
 
     horizon: int = parameter(Whole(1, MAX_LENGTH), default=1024)

@@ -141,6 +141,16 @@ class RunningCounts(Publisher[CountState]):
     Notes
     -----
     An event must enter one sum, once; then all together cost epsilon.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> counter = fastdp.counters.BinaryTree(1024)
+    >>> sums = fastdp.counters.RunningCounts(counter, epsilon=1.0, size=2)
+    >>> sums.step([120, 0]).shape  # two running sums, with noise
+    (2,)
+    >>> sums.guarantee.epsilon, sums.n_steps
+    (1.0, 1)
     """
 
     _MACHINE: ClassVar[type] = CountMachine

@@ -314,6 +314,18 @@ class Calendar:
             self._cache = first, edges
         return np.searchsorted(edges, times, side="right") - 1 + first
 
+    def divides(self, longer: Calendar, begin: int) -> bool:
+        """True if spans of another calendar begin with one here, from an instant on as far as zones are compared."""
+        if longer.fixed and not self.fixed:
+            return False
+        if longer.fixed:
+            return longer.fixed % self.fixed == 0 == (longer.edge(0) - self.edge(0)) % self.fixed
+        end = max((datetime(COMPARED[1], 1, 1) - EPOCH) // MICROSECOND, begin + LONG_DAYS * DAY)
+        edges = longer.edges(longer.number(begin) + 1, longer.number(min(end, LAST)))
+        if self.fixed:
+            return not ((edges - self.edge(0)) % self.fixed).any()
+        return bool(np.isin(edges, self.edges(self.number(begin), self.number(min(end, LAST)))).all())
+
     def border(self, name: str, value: Instant) -> int:
         moment = as_instant(name, value, self.zone)
         number = self.number(moment)

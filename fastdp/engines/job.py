@@ -89,8 +89,8 @@ class Job:
             )
         if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
             raise ParameterError(
-                "statistics: expected counts, sums, means and variances in a job, because its shards are added up "
-                "(quantiles, nunique and reach: fastdp.Windows in one process)"
+                "statistics: expected counts, sums, means and variances of single windows in a job, because its "
+                "shards are added up (quantiles, nunique, reach and a calendar: fastdp.Windows in one process)"
             )
         self.name, self.secret = name, secret
 

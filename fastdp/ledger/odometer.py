@@ -44,7 +44,14 @@ NO_RHO = UNIT << 1000
 
 
 class Budget(NamedTuple):
-    """Privacy loss, ``epsilon`` and ``delta``; ``inf`` for no limit."""
+    """Privacy loss, ``epsilon`` and ``delta``; ``inf`` for no limit.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.ledger.Budget(1.0, 1e-6)
+    Budget(epsilon=1.0, delta=1e-06)
+    """
 
     epsilon: float
     delta: float

@@ -9,19 +9,22 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
-from fastdp.errors import DataError
+from fastdp.errors import DataError, MissingError, ParameterError
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.local.mechanisms import octave, ratios_at
 from fastdp.local.reports import WindowDistribution
+from fastdp.releases.intervals import checked_confidence
 from fastdp.validation import refusal
 
 if TYPE_CHECKING:
+    from fastdp.local.strict_bounds import StrictBounds
     from fastdp_kernels.local.band_matrix import Band
     from fastdp_kernels.local.square_wave_em import Reports
 
@@ -59,6 +62,8 @@ class Distribution:
         Number of reports.
     scale : "linear" or "logarithmic"
         Unit of the bins' width: the input's, or octaves of v / low.
+    reports : tuple or None
+        Distribution of a report and counts by cell, from which intervals follow.
     """
 
     frequencies: Floats
@@ -70,6 +75,7 @@ class Distribution:
     log_likelihood: float
     n_reports: int
     scale: str = "linear"
+    reports: tuple[WindowDistribution, Integers] | None = None
 
     def __post_init__(self) -> None:
         self.frequencies.flags.writeable = False
@@ -104,6 +110,63 @@ class Distribution:
         edges = self.edges
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
+    def quantile_interval(self, q: float, confidence: float = 0.95) -> tuple[float, float]:
+        """Interval for the true quantile, which holds as those of :meth:`interval` do."""
+        likely, bounds = self.quantile(q), self._bounds()
+        steps = np.array(bounds.quantile(validation.real("q", q), _deviations(confidence)))
+        places = steps / bounds.atoms[-1]
+        if self.scale == "linear":
+            ends = self.low + (self.high - self.low) * places
+        else:
+            ends = self.low * ratios_at(places * octave(self.high / self.low))
+        return min(likely, float(ends[0])), min(self.high, max(likely, float(ends[1])))
+
+    def sum(self, starts: Values, stops: Values) -> Floats:
+        """Estimated number of reports of values in each [start, stop); `high` is in a range that ends there."""
+        first, last = _as_ranges(starts, stops)
+        return self.n_reports * (self.tail(first) - self.tail(last))
+
+    def interval(self, starts: Values, stops: Values, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Intervals, (low, high), for the true numbers that :meth:`sum` estimates, each alone.
+
+        They allow for all distributions of values that agree with the reports, whatever the estimate assumes, and
+        need hundreds of reports, whose counts are close to normal.  Ends are rounded to 2^-20 of the scale.
+
+        Parameters
+        ----------
+        starts, stops : float or float[q]
+            Ends of ranges, in units of the input.
+        confidence : float
+            Above 0, at most 1 - 10^-9.
+
+        Raises
+        ------
+        MissingError
+            For a distribution that was not estimated from reports.
+        """
+        first, last = _as_ranges(starts, stops)
+        likely, z = self.sum(first, last), _deviations(confidence)
+        low, high = np.empty(first.shape), np.empty(first.shape)
+        for i in np.ndindex(first.shape):
+            ends = self._step_of(float(first[i])), self._step_of(float(last[i]))
+            low[i], high[i] = self._bounds(*ends).share(*ends, z)
+        # Iterations that ended early may leave an estimate outside.
+        return np.minimum(low * self.n_reports, likely)[()], np.maximum(high * self.n_reports, likely)[()]
+
+    def _step_of(self, value: float) -> int:
+        """Step of a value that its user's mechanism reports from."""
+        top = self._reported[0].steps
+        within = min(max(value, self.low), self.high)
+        if self.scale == "linear":
+            return round((within - self.low) / (self.high - self.low) * top)
+        return round(octave(within / self.low) / octave(self.high / self.low) * top)
+
+    def _bounds(self, *steps: int) -> StrictBounds:
+        from fastdp.local.strict_bounds import StrictBounds
+
+        window, counts = self._reported
+        return StrictBounds(window, cell_edges(window, counts.size), counts, *steps)
+
     def tail(self, theta: Values) -> Floats:
         """Fraction of the distribution above each theta."""
         above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
@@ -120,8 +183,25 @@ class Distribution:
         mean: Floats = (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
         return mean
 
+    @property
+    def _reported(self) -> tuple[WindowDistribution, Integers]:
+        if self.reports is None:
+            raise MissingError("this distribution has no reports: expected one that was estimated from them")
+        return self.reports
+
     def _tails(self) -> Floats:
         return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
+
+
+def _deviations(confidence: float) -> float:
+    return NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
+
+
+def _as_ranges(starts: Values, stops: Values) -> tuple[Floats, Floats]:
+    first, last = np.broadcast_arrays(np.asarray(starts, np.float64), np.asarray(stops, np.float64))
+    if not (first <= last).all():
+        raise ParameterError("starts, stops: expected numbers, each start at most its stop")
+    return first, last
 
 
 def estimate(
@@ -181,7 +261,8 @@ def estimate(
     else:
         done = square_wave_em.iterate_plain(reports, method == "ems", least, steps, frequencies)
     iterations, converged, likelihood = done
-    return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
+    total, reported = int(counts.sum()), (distribution, counts)
+    return Distribution(frequencies, left, right, method, iterations, converged, likelihood, total, reports=reported)
 
 
 def _checked_counts(output_counts: object, outputs: int) -> Integers:

@@ -42,6 +42,16 @@ class Flat:
     -----
     Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length.  w values of one
     unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> flat = fastdp.perturbers.Flat()
+    >>> publisher = fastdp.StreamPublisher(
+    ...     epsilon=1.0, bound=100, threshold=50.0, perturber=flat
+    ... )
+    >>> publisher.guarantee.epsilon
+    1.0
     """
 
     noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
@@ -158,6 +168,14 @@ class Blocks(Flat):
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on earlier released
     sums.  Many short blocks share a second sum (``docs/streams.md``).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> blocks = fastdp.perturbers.Blocks(focus=(10, 1000))
+    >>> publisher = fastdp.Adaptive(1.0, bound=100, threshold=50.0, perturber=blocks)
+    >>> publisher.guarantee.epsilon
+    1.0
     """
 
     focus: Focus | None = parameter(Checked(_checked_focus, words=("longest",)), default=None)

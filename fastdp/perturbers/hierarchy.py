@@ -101,6 +101,16 @@ class Hierarchy:
     Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
     theta * levels / epsilon: epsilon in total.  Consistency is an integer function of noisy sums (``docs/noise.md``,
     section 5).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> binary = fastdp.perturbers.Hierarchy(2, consistent=False, prune=0)
+    >>> publisher = fastdp.StreamPublisher(
+    ...     epsilon=1.0, bound=100, threshold=50.0, perturber=binary
+    ... )
+    >>> publisher.guarantee.epsilon
+    1.0
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)

@@ -80,6 +80,13 @@ class Box:
     ----------
     lower, upper : array-like of d numbers
         In units of the points; lower < upper, else ParameterError.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> box = fastdp.points.Box((0, 0), (2, 1))
+    >>> box.contains([[1.5, 0.5], [1.5, 2.0]]).tolist()
+    [True, False]
     """
 
     rule: ClassVar[int] = 1

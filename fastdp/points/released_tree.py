@@ -202,6 +202,15 @@ class PrivTree:
     Notes
     -----
     Privacy: ``docs/points.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> points = np.random.default_rng(1).random((10_000, 2)) ** 2
+    >>> tree = fastdp.points.PrivTree(fastdp.points.Box((0, 0), (1, 1)), epsilon=1.0)
+    >>> released = tree.fit(points)
+    >>> abs(released.count((0, 0), (0.25, 0.25)) - 2500) < 300
+    True
     """
 
     rule: ClassVar[int] = 1

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.kinds import Flags, Floats, Indices, Integers
+from fastdp.kinds import Floats, Indices, Integers
 from fastdp.validation import refusal
 from fastdp_kernels.noise import laplace_sums
 from fastdp_kernels.streams import revision
@@ -95,6 +95,10 @@ MODEL_WIDTH = 1.25
 LEAST_EXCESS, MOST_EXCESS, HEAVY = 1.5, 4.0, 6.5
 #: Of values that the noise of theta's choice hides, that mean is a part of what the bound leaves: all of it at 95 %.
 UNSEEN = 3.0
+#: Where a part of the stream, of so many, has a larger mean than the first, or than so many deviations of its noise,
+#: what lies beyond theta is taken to grow by the power TAIL of the ratio.
+PARTS, CERTAIN, TAIL = 64, 2.0, 2.0
+TINY = 1e-100
 
 
 @dataclass(frozen=True)
@@ -148,13 +152,42 @@ class SumNoise:
         return excess * thresholds / chosen
 
 
-def saturated(levels: Floats, sure: Floats, lengths: Integers) -> Flags:
-    """Blocks that theta may cut off: surely above half of it, and twice the mean of the first 64th; in thetas."""
+def hidden_beyond(
+    rates: Floats | float,
+    levels: Floats,
+    sure: Floats,
+    lengths: Integers,
+    room: Floats | float,
+    *,
+    deviation: float,
+    resolved: bool = True,
+) -> Floats:
+    """Means beyond theta that are allowed for in each block, at least `rates`: more where released levels rose.
+
+    Parameters
+    ----------
+    rates : float64[J] or float
+        Of a stream like its hold-out.
+    levels, sure : float64[J]
+        Mean of a value in each block in thetas, and what it is at least.
+    lengths : int64[J]
+    room : float64[J] or float
+        What the bound leaves above theta.  Of each theta that a block holds so much may be missing at most.
+    deviation : float
+        Of a block's noise, in thetas.
+    resolved : bool
+        False if the hold-out's values may all have been above theta.
+    """
     before = np.cumsum(lengths) - lengths
-    early = before <= lengths.sum() // 64
-    usual = float((levels * lengths)[early].sum()) / max(float(lengths[early].sum()), 1.0)
-    found: Flags = sure > max(0.5, 2.0 * usual)
-    return found
+    part = PARTS * before // max(int(lengths.sum()), 1)
+    values = np.maximum(np.bincount(part, lengths, 1), 1.0)
+    means = np.bincount(part, levels * lengths, 1) / values
+    noise = deviation * math.sqrt(np.count_nonzero(part == 0)) / values[0]
+    grown = np.maximum(means / max(means[0], CERTAIN * noise, TINY), 1.0) ** TAIL
+    # Blocks near theta show nothing of what it cuts off.
+    cut = sure > max(0.5, 2.0 * means[0] * resolved)
+    allowed: Floats = np.maximum(rates, np.minimum(np.where(cut, np.inf, rates * grown[part]), levels * room))
+    return allowed
 
 
 @dataclass(frozen=True)

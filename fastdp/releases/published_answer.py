@@ -16,9 +16,9 @@ from fastdp.releases.intervals import (
     SumNoise,
     correlated_variances,
     counter_draws,
+    hidden_beyond,
     hidden_of_ends,
     rate_of_blocks,
-    saturated,
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
@@ -143,16 +143,16 @@ class PublishedAnswer:
         rate = noise.excess(theta, total[0] / max(count, 1), theta)
         excess: Floats = np.multiply(last - first, rate)
         if self.nodes is None and self.block > 1:
-            # Blocks near theta show nothing of what it cuts off.
             edges, levels = self.hidden[0], np.diff(self._blocks_before) / (self.block * theta)
-            doubt = 2.0 * math.sqrt(noise.draw(theta).variance) * noise.resolution / (self.block * theta)
+            deviation = math.sqrt(noise.draw(theta).variance) * noise.resolution / theta
+            doubt = 2.0 * deviation / self.block
             # Means of so many blocks have little noise.
             together = np.arange(levels.size) // math.ceil(min((10.0 * doubt) ** 2, levels.size) + 1.0)
-            means = np.bincount(together, levels) / np.bincount(together)
+            means = (np.bincount(together, levels) / np.bincount(together))[together]
             # Where theta's rule lets any number of values lie above theta, those of the hold-out may have too.
             resolved = noise.above + noise.slope * (noise.bound - theta) < 1.0
-            cut = saturated(levels if resolved else 0.0 * levels, means[together] - min(doubt, 0.1), np.diff(edges))
-            more = np.where(cut, np.maximum(levels * (noise.bound - theta) - rate, 0.0), 0.0)
+            known = means, means - min(doubt, 0.1), np.diff(edges)
+            more = hidden_beyond(rate, *known, noise.bound - theta, deviation=deviation, resolved=resolved) - rate
             before = np.concatenate([np.zeros(1), np.cumsum(more * self.block)])
             excess += np.interp(last, edges, before) - np.interp(first, edges, before)
         return excess

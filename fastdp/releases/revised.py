@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastdp.kinds import Floats, Indices, Integers, Records
-from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends, saturated
+from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_beyond, hidden_of_ends
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
@@ -248,10 +248,11 @@ class RevisedStream:
         """Allowance for values beyond theta: the mean of what sums over [start, stop) lack, float64[q]."""
         mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
         rates = noise.excess(self.thetas, mean, self.threshold)
-        levels = self.means / self.thetas[:-1]
-        cut = np.append(saturated(levels, levels, np.diff(self.edges)), False)
-        rates[cut] = np.maximum(rates, np.append(levels, 0.0) * (noise.bound - self.thetas))[cut]
-        sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * np.diff(self.edges))])
+        levels, lengths, room = self.means / self.thetas[:-1], np.diff(self.edges), noise.bound - self.thetas[:-1]
+        deviation = math.sqrt(self.shape["noise"][0])
+        rates[:-1] = hidden_beyond(rates[:-1], levels, levels, lengths, room, deviation=deviation)
+        rates[-1] = rates[-2:].max()
+        sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * lengths)])
 
         def before(index: Integers) -> Floats:
             block = np.searchsorted(self.edges, index, side="right") - 1

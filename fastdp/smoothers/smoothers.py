@@ -104,7 +104,18 @@ def repeats_means(smoother: object) -> bool:
 
 @record
 class Recent(ByRows):
-    """Predicts the mean of the block before (the causal reading of Appendix D, item 1)."""
+    """Predicts the mean of the block before (the causal reading of Appendix D, item 1).
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> smoother = fastdp.smoothers.Recent()
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=100, threshold=50.0, smoother=smoother, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20)).shape
+    (1000,)
+    """
 
     rule: ClassVar[int] = 1
 
@@ -135,6 +146,16 @@ class Median(ByRows):
     -----
     Appendix D, item 3, without 1 / b^s: the median per value, within theta / 10,000, by counts of 16,384 bins over
     [-theta, 2 theta].
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> smoother = fastdp.smoothers.Median()
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=100, threshold=50.0, smoother=smoother, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20)).shape
+    (1000,)
     """
 
     rule: ClassVar[int] = 1
@@ -162,6 +183,16 @@ class Mean(ByRows):
     Notes
     -----
     Appendix D, item 2, divides t + 1 terms (with the guess u_0) by t; this is the mean of t.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> smoother = fastdp.smoothers.Mean()
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=100, threshold=50.0, smoother=smoother, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20)).shape
+    (1000,)
     """
 
     rule: ClassVar[int] = 1
@@ -192,6 +223,16 @@ class MovingAverage(ByRows):
     Notes
     -----
     Appendix D, item 4: w terms (the published code takes w + 1), at first with the guess u_0.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> smoother = fastdp.smoothers.MovingAverage(4)
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=100, threshold=50.0, smoother=smoother, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20)).shape
+    (1000,)
     """
 
     window: int = parameter(Whole(1, 65_536), default=8)
@@ -224,6 +265,16 @@ class Exponential(ByRows):
     Notes
     -----
     Appendix D, item 5; the first prediction is the guess u_0.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> smoother = fastdp.smoothers.Exponential(0.3)
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=100, threshold=50.0, smoother=smoother, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20)).shape
+    (1000,)
     """
 
     alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)

@@ -10,7 +10,6 @@ import numpy as np
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats
-from fastdp.noise.key import Key
 from fastdp.notebook import as_html, as_text
 from fastdp.streams.array_rule import MOST_BLOCKS, NAMES, ArrayRule
 from fastdp.validation import check_mean
@@ -79,7 +78,7 @@ def plan_array(
     confidence: float,
 ) -> tuple[str, ArrayShares]:
     """Unit of :func:`fastdp.release` of `size` values, and its shares and errors if their mean is `mean`."""
-    rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta, key=Key.from_seed(0))
+    rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta)
     mean = rule.bound * USUAL_MEAN if mean is None else check_mean(mean, 0.0, rule.bound)
     lengths = rule.block_lengths or [size]
     if (blocks := -(-size // lengths[0])) > MOST_PLANNED:
@@ -99,4 +98,4 @@ def plan_array(
             shares, half_widths = dict(answer.shares), (ends[1] - ends[0]) / 2.0
             blocks = max(answer.sums.size, 1)
             outcomes.append(Outcome(answer.threshold * answer.scale, blocks, shares, errors, half_widths))
-    return rule.guarantee.unit, ArrayShares(tuple(outcomes))
+    return rule.stated.unit, ArrayShares(tuple(outcomes))

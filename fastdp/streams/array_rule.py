@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise.chain_keys import StepNoise
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import Binding, Key
+from fastdp.noise.key import Key
 from fastdp.noise.sampler import (
     Distribution,
     LaplaceDistribution,
@@ -30,11 +31,19 @@ from fastdp.noise.sampler import (
 )
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks
-from fastdp.record import Real, values_of
+from fastdp.record import Real, shared, values_of
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.release import Release
-from fastdp.streams.parameters import MAX_CONTRIBUTIONS, approximated, in_units, no_bound, only_finite, share_of_each
+from fastdp.streams.parameters import (
+    MAX_CONTRIBUTIONS,
+    approximated,
+    in_units,
+    no_bound,
+    noise_key,
+    only_finite,
+    share_of_each,
+)
 from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
@@ -125,11 +134,15 @@ class _Drawn(NamedTuple):
 
 
 class ArrayRule:
-    """Releases a finished array of known size by one rule, whose shares follow from public and released numbers."""
+    """Releases a finished array of known size by one rule, whose shares follow from public and released numbers.
+
+    Made by :func:`array_rule`, under a key; without one it plans.
+    """
 
     rule: ClassVar[int] = 1
     holdout = 0
     sensitivity = None
+    _key: Key
 
     def __init__(
         self,
@@ -142,7 +155,6 @@ class ArrayRule:
         contributions: int = 1,
         delta: float = 0.0,
         nonfinite: Nonfinite = "raise",
-        key: Key,
     ) -> None:
         self.size = validation.integer("size", size, 1, 2**50)
         if bound is None:
@@ -173,9 +185,18 @@ class ArrayRule:
         self.top = self.grid.bound_steps
         if threshold is not None and not threshold.uses_holdout:
             known = threshold.start(ThresholdTask(self.unit, bound, self.size, self.size, self.resolution))
-            self.top = self.grid.snap(known.choose(key))
-        self._key = key.bind(self)
-        _ = self.guarantee, self._counts
+            self.top = self.grid.snap(known.choose(Key.from_seed(0)))
+        #: What releases share: noise of sums by theta and number of blocks, and the encoding for keys.
+        self._drawn: dict[tuple[int, int], _Drawn] = {}
+        self.encoding: bytes | None = None
+        _ = self.stated, self._counts
+
+    def under(self, key: Key) -> Self:
+        """The rule with this key."""
+        secret = noise_key(self, key)
+        keyed = copy.copy(self)
+        keyed._key = secret
+        return keyed
 
     def identity(self) -> dict[str, Any]:
         # Not the length: a ledger knows streams of all lengths under one secret by one family.
@@ -265,10 +286,11 @@ class ArrayRule:
 
     @property
     def guarantee(self) -> Guarantee:
-        return replace(self._stated, simulated=True) if self._key.simulated else self._stated
+        return replace(self.stated, simulated=True) if self._key.simulated else self.stated
 
     @cached_property
-    def _stated(self) -> Guarantee:
+    def stated(self) -> Guarantee:
+        """Guarantee under a key that is secret."""
         steps: list[Guarantee] = []
         rule, shares = self.threshold, self.shares
         if shares.threshold and rule is None:
@@ -307,8 +329,7 @@ class ArrayRule:
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
-        key = self._key
-        noise = StepNoise([key.within("values", self.size)])
+        noise = StepNoise([self._key.within("values", self.size)])
         (answer,) = self.answers([as_floats(column)], [name], noise)
         made = answer.values
         made.flags.writeable = False
@@ -319,28 +340,20 @@ class ArrayRule:
             self.guarantee,
             answer.block,
             answers=(answer,),
-            noise_fingerprint=None if key.simulated else key.fingerprint(),
+            noise_fingerprint=self.noise_fingerprint,
         )
-
-    def key_of(self, secret: Key) -> Key:
-        """Key of this composition under a secret."""
-        return secret.bound(self._encoding) if secret.binding is Binding.ROOT else secret
 
     def noise_of(self, secret: Key, streams: Sequence[int | str]) -> StepNoise:
         """Noise of streams under a secret, by number or name; numbers share a derivation."""
-        numbered = self.key_of(secret).within("values", self.size)
+        numbered = noise_key(self, secret).within("values", self.size)
         return StepNoise(
             [
                 numbered.of_stream(stream)
                 if isinstance(stream, int)
-                else self.key_of(secret.of_stream(stream)).within("values", self.size)
+                else noise_key(self, secret.of_stream(stream)).within("values", self.size)
                 for stream in streams
             ]
         )
-
-    @cached_property
-    def _encoding(self) -> bytes:
-        return self._key.composition(self)
 
     def answers(self, rows: Sequence[Floats], names: Sequence[str], noise: StepNoise) -> list[ArrayAnswer]:
         """All numbers that are released of each of the arrays `rows`."""
@@ -396,10 +409,6 @@ class ArrayRule:
             season=self.season,
             **drawn.public,
         )
-
-    @cached_property
-    def _drawn(self) -> dict[tuple[int, int], _Drawn]:
-        return {}
 
     def _draw_for(self, theta: int, blocks: int) -> _Drawn:
         """Noise of all sums under this theta, once for many streams."""
@@ -520,6 +529,13 @@ class ArrayRule:
         drawn = noise.draws(rows, scores.shape[1], self._score_noise, StreamId(Purpose.THRESHOLD, 2))
         best: Indices = np.argmax(scores + drawn, axis=1)
         return best
+
+
+def array_rule(
+    size: int, epsilon: float, bound: float | None, *, key: Key, kind: type[ArrayRule] = ArrayRule, **options: Any
+) -> ArrayRule:
+    """The rule with these arguments under a key; rules of equal arguments share all that does not follow from it."""
+    return shared(kind, size=size, epsilon=epsilon, bound=bound, **options).under(key)
 
 
 def _variance(distribution: Distribution | None) -> float:

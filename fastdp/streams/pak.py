@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,11 +13,11 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_finite, as_floats, as_whole
-from fastdp.data.frames import source_of
+from fastdp.data.frames import StreamColumns, as_streams, source_of
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
-from fastdp.kinds import Floats, Integers, Values
+from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise import sampler
 from fastdp.noise.chain_keys import theta_key
 from fastdp.noise.key import Key
@@ -28,7 +28,15 @@ from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.streams.parameters import PARTS
+from fastdp.streams.parameters import PARTS, noise_key
+from fastdp.streams.release_many import (
+    borders_of,
+    concurrently,
+    guarantee_of_many,
+    names_of,
+    of_one_length,
+    unused,
+)
 from fastdp.thresholds import Fixed, PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule, held_out
 from fastdp.validation import refusal
@@ -257,6 +265,14 @@ class PAKParameters(Machine[PAKState], Keyed):
             stream = parallel(sequential(chosen.of("threshold"), total), stream)
         return replace(stream, simulated=simulated or stream.simulated)
 
+    def released(self, values: Floats, thetas: Floats, *, simulated: bool) -> Release:
+        """Release of these rises of the running sums."""
+        values.flags.writeable = False
+        levels = (self.length - self.holdout).bit_length()
+        noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.grid.resolution)
+        guarantee = self.guarantee(simulated=simulated)
+        return Release(values, self.holdout, thetas, guarantee, noise=noise, online=True)
+
     @property
     def _lag_step(self) -> str:
         if self.lag_sums:
@@ -437,10 +453,13 @@ class PAK(Publisher[PAKState]):
     length: int
     holdout: int
     resolution: float
+    #: Secret of :meth:`release_many`, until it has released.
+    _secret: Key | None = None
 
     @constructor(PAKParameters)
     def __init__(self, machine: PAKParameters, seed: int | str | None, key: Key | bytes | None) -> None:
-        self._begin(machine, machine.bind(Key.choose(seed, key)))
+        self._secret = Key.choose(seed, key)
+        self._begin(machine, noise_key(machine, self._secret))
 
     @property
     def n_seen(self) -> int:
@@ -486,20 +505,50 @@ class PAK(Publisher[PAKState]):
         """Publish a full array, longer than the hold-out, at once (a fresh publisher of plain sums only)."""
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
-        steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
-        steps.flags.writeable = False
-        levels = (self.length - self.holdout).bit_length()
-        noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
-        return Release(
-            steps,
-            self.holdout,
-            np.array([self.threshold]),
-            self.guarantee,
-            noise=noise,
-            source=source_of(values),
-            noise_fingerprint=self.noise_fingerprint,
-            online=True,
-        )
+        made = self._machine.released(self._rises(sums), np.array([self.threshold]), simulated=self._key.simulated)
+        return replace(made, source=source_of(values), noise_fingerprint=self.noise_fingerprint)
+
+    @single_caller
+    @validation.plain
+    def release_many(
+        self,
+        streams: StreamColumns,
+        *,
+        value: str | None = None,
+        by: str | None = None,
+        time: str | None = None,
+        offsets: Values | None = None,
+        ids: Values | Sequence[int | str] | None = None,
+        threads: int = 1,
+    ) -> Release:
+        """Release many finished streams (once, by a fresh publisher); arguments as of :func:`fastdp.release_many`."""
+        self.check_plain()
+        threads, read = validation.threads(threads), as_streams(streams, offsets, value, by, time)
+        secret, machine, lengths = unused(self._secret), self._machine, read.rows.lengths
+        names = names_of(read, ids, self.holdout, secret)
+        given = list(names) if isinstance(names, tuple) else names.tolist()
+        borders, thetas = borders_of(lengths - self.holdout), np.empty(lengths.size)
+        released = np.empty(int(borders[-1]))
+
+        def publish(which: Indices) -> None:
+            values, starts = read.rows.take(which, 0)
+            for i, start in zip(which.tolist(), starts.tolist(), strict=True):
+                key = noise_key(machine, secret.of_stream(given[i]))
+                batch = Column(values[start : start + lengths[i]], f"streams[{i}]")
+                made = machine.step(machine.start(key), batch, key)
+                released[borders[i] : borders[i + 1]] = self._rises(made.emit())
+                thetas[i] = cast("RunningSum", made.state.tree).theta_steps * machine.grid.resolution
+
+        concurrently(threads, publish, of_one_length(lengths))
+        self._secret = None
+        many = replace(machine.released(released, thetas, simulated=secret.simulated), ids=names, borders=borders)
+        mark = None if secret.simulated else f"{noise_key(machine, secret.of_stream(0)).family.hex()}:*"
+        said = guarantee_of_many(many.guarantee)
+        return replace(many, guarantee=said, source=read.source, noise_fingerprint=mark)
+
+    def _rises(self, sums: Floats) -> Floats:
+        """What each value adds to the released sums."""
+        return np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
 
     def check_room(self, size: int) -> None:
         """DataError if `size` more values exceed the public length."""

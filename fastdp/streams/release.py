@@ -18,20 +18,19 @@ from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers import Blocks
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.release import Release
-from fastdp.streams.array_rule import ArrayRule
-from fastdp.streams.ids import distinct_ids
+from fastdp.streams.array_rule import ArrayRule, array_rule
 from fastdp.streams.methods import Adaptive
+from fastdp.streams.parameters import noise_key
 from fastdp.streams.release_many import (
     borders_of,
-    check_lengths,
     concurrently,
     guarantee_of_many,
+    names_of,
     of_one_length,
     release_rows,
 )
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.base import as_rule
-from fastdp.validation import refusal
 
 
 @validation.plain
@@ -137,7 +136,7 @@ def release(
     else:
         check_size(size, 0)
         rule = None if threshold is None else as_rule("threshold", threshold)
-        publisher = ArrayRule(size, epsilon, bound, threshold=rule, season=season, **options)
+        publisher = array_rule(size, epsilon, bound, threshold=rule, season=season, **options)
     with charge(publisher, ledger, stream, part=part):
         made = publisher.release(column)
     return replace(made.revised, source=source_of(given))
@@ -225,10 +224,7 @@ def release_many(
     threads = validation.threads(threads)
     read = as_streams(streams, offsets, value, by, time)
     rows, lengths, secret = read.rows, read.rows.lengths, Key.choose(seed, key)
-    check_lengths(lengths, 0)
-    if secret.member:
-        raise refusal("key", secret, "a key without a stream number, which is for one stream")
-    names = distinct_ids(read.ids if ids is None else ids, rows.size)
+    names = names_of(read, ids, 0, secret)
     rule = None if threshold is None else as_rule("threshold", threshold)
     if sensitivity is not None:
         publisher = Adaptive(
@@ -236,7 +232,7 @@ def release_many(
         )
         return release_rows(publisher.composition, secret, read, names, threads).revised
     rules = {
-        size: ArrayRule(size, epsilon, bound, threshold=rule, nonfinite=nonfinite, key=secret)
+        size: array_rule(size, epsilon, bound, threshold=rule, nonfinite=nonfinite, key=secret)
         for size in sorted({1, *lengths.tolist()})
     }
     given: list[int | str] = [name if isinstance(name, str) else int(name) for name in names]
@@ -265,6 +261,6 @@ def release_many(
         ids=names,
         borders=borders,
         source=read.source,
-        noise_fingerprint=None if secret.simulated else f"{longest.key_of(secret.of_stream(0)).family.hex()}:*",
+        noise_fingerprint=None if secret.simulated else f"{noise_key(longest, secret.of_stream(0)).family.hex()}:*",
         answers=answers,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastdp.data.column import as_floats, check_size
 from fastdp.data.frames import StreamRows, Streams
+from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
@@ -52,15 +53,30 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
+def unused(secret: Key | None) -> Key:
+    """The secret of a publisher whose ``release_many`` has released nothing; else StateError."""
+    if secret is None:
+        raise StateError(
+            "release_many() of a publisher that has released many streams, or that was copied or read from a "
+            "state: expected a new one (equal noise on other values reveals their difference)"
+        )
+    return secret
+
+
+def names_of(streams: Streams, ids: object, holdout: int, secret: Key) -> Ids:
+    """Distinct names of streams that are longer than the hold-out, under a key that is not one stream's."""
+    check_lengths(streams.rows.lengths, holdout)
+    if secret.member:
+        raise refusal("key", secret, "a key without a stream number, which is for one stream")
+    return distinct_ids(streams.ids if ids is None else ids, streams.rows.size)
+
+
 def release_rows(
     composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int, sizes: Sizes = BATCH
 ) -> Release:
     """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
-    check_lengths(rows.lengths, holdout)
-    if secret.member:
-        raise refusal("key", secret, "a key without a stream number, which is for one stream")
-    named = distinct_ids(streams.ids if ids is None else ids, rows.size)
+    named = names_of(streams, ids, holdout, secret)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and secret.binding is Binding.COMPOSITION:
         # Streams of a fresh key cannot be released again, so their noise may follow their indices.

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from scipy import special
 
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.calendar_basis import CalendarFit
 from fastdp.tables.consistent import (
@@ -40,8 +40,9 @@ from fastdp.units import Person
 
 #: Standard error of the dropped rows' share in a window, beside that of a key, as a share of it.
 BETWEEN = 0.5
-#: A window stands out if its body lies so many robust deviations above the median of its key's, of at least so many.
-OUTLIER, FEW_WINDOWS = 4.0, 8
+#: A window, and in ranges one, stands out if its body lies so many robust deviations above the median of its key's,
+#: of at least so many.
+OUTLIER, IN_RANGES, FEW_WINDOWS = 2.4, 4.0, 8
 
 
 class Answers:
@@ -56,7 +57,7 @@ class Answers:
         self._fits: dict[int, Consistent | CalendarFit] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[str, list[Floats]] = {}
-        self._loud: dict[str, list[Floats]] = {}
+        self._loud: dict[str, tuple[Integers, Floats, Flags]] = {}
         self._reasons: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def windows(self, statistic: Statistic, depth: int, *, revised: bool = False) -> Answer:
@@ -158,24 +159,27 @@ class Answers:
                 part = parts(*self._cells("count", ROWS, starts), part)
             if tail is not None and tail.cells and not tail.signed:
                 part = parts(*self._body(column, tail.sign), part)
-            self._parts[column] = self._by_depth(part)
+            self._parts[column] = self.by_depth(part)
         return self._parts[column]
 
-    def loud(self, column: str) -> list[Floats]:
-        """The most rows beyond the clip in windows whose body stands out among their key's, by depth; else 0.
+    def loud(self, column: str) -> tuple[Integers, Floats, Flags]:
+        """Cells whose body stands out among their key's, the most rows beyond the clip in each, and if in ranges too.
 
         Each such row has the clip in the body, and the others have as much as usual.
         """
         if column not in self._loud:
             tail, windows = self.released.tails[column], self.released.edges.size - 1
-            rows = np.zeros((windows, self.released.sizes[-1]))
-            if windows >= FEW_WINDOWS and rows.size and tail.cells and tail.sides and not tail.signed:
-                body, variance = self._body(column, tail.sign)
-                over, noise = body - np.median(body, axis=0), math.sqrt(variance)
+            found = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_)
+            if windows >= FEW_WINDOWS and self.released.sizes[-1] and tail.cells and tail.sides and not tail.signed:
+                over, variance = self._body(column, tail.sign)
+                over -= np.median(over, axis=0)
+                noise = math.sqrt(variance)
                 usual = np.maximum(np.median(np.abs(over), axis=0) / special.ndtri(0.75), noise)
-                most = (over + two_sided(self.confidence) * noise) / max(tail.clip[1], -tail.clip[0])
-                rows = np.where(over > OUTLIER * usual, most, 0.0)
-            self._loud[column] = self._by_depth(rows)
+                cells = np.flatnonzero(over > OUTLIER * usual)
+                body = over.flat[cells]
+                rows = (body + two_sided(self.confidence) * noise) / max(tail.clip[1], -tail.clip[0])
+                found = cells, rows, body > IN_RANGES * usual[cells % usual.size]
+            self._loud[column] = found
         return self._loud[column]
 
     def _body(self, column: str, sign: float) -> tuple[Floats, float]:
@@ -187,7 +191,8 @@ class Answers:
             body, variance = body + centre * rows, variance + centre**2 * more
         return sign * body, variance
 
-    def _by_depth(self, cells: Floats) -> list[Floats]:
+    def by_depth(self, cells: Floats) -> list[Floats]:
+        """Sums of leaves' values in the nodes of each depth."""
         found = [cells]
         for depth in range(len(self.released.parents) - 1, -1, -1):
             found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
@@ -431,7 +436,10 @@ class View:
         return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
 
     def _loud(self, column: str) -> Floats:
-        return range_sums(self.answers.loud(column)[self.depth], self.starts, self.stops)
+        (cells, rows, in_ranges), single = self.answers.loud(column), self.single
+        most = np.zeros((self.released.edges.size - 1, self.released.sizes[-1]))
+        most.flat[cells] = rows if single else np.where(in_ranges, rows, 0.0)
+        return range_sums(self.answers.by_depth(most)[self.depth], self.starts, self.stops)
 
     def _share(self, column: str) -> tuple[Floats, Floats]:
         values = self.answers.parts(column)[self.depth]

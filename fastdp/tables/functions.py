@@ -112,18 +112,20 @@ def check_online(plan: TablePlan) -> None:
         raise refusal(
             "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"
         )
-    replace(plan, online=True).check_basis()
     if plan.has_others:
         raise refusal("others", True, "False online, where a key may appear later")
     if not plan.bounds_rows:
+        return
+    if plan.periods is None:
+        bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
+        raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")
+    if plan.asks_calendar:
+        _check_periods(plan, plan.periods)
         return
     if plan.unit.keys is not None:
         raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
     if plan.chooses_rows:
         raise refusal("rows", "auto", "a number, because rows that count are known as windows close")
-    if plan.periods is None:
-        bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
-        raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")
     most, k, each = plan.windows_of_unit, plan.contributions, plan.per_window
     windows = f"a period of {plan.periods.every} has up to {most} windows of {cast('Calendar', plan.calendar).every}"
     if most > 1 and each is None:
@@ -134,6 +136,19 @@ def check_online(plan: TablePlan) -> None:
         ways = "or a smaller per_window, longer windows, or a shorter period"
         because = f"{windows} with per_window = {each} rows of a person each"
         raise refusal("rows", k, f"at least {needed}, because {because}; {ways}")
+
+
+def _check_periods(plan: TablePlan, periods: Calendar) -> None:
+    """ParameterError unless each period is a finished table of windows."""
+    calendar = cast("Calendar", plan.calendar)
+    if plan.key_rule == "private":
+        raise refusal("keys", plan.private, "a list of keys, because a calendar's windows close with their period")
+    if not calendar.divides(periods, calendar.edge(plan.start or 0)):
+        whole = f"a length whose periods begin with windows of {calendar.every}, because a calendar's windows close"
+        raise refusal("per", plan.unit.per, f"{whole} with their period")
+    first = periods.number(calendar.edge(plan.start or 0)) + 1
+    span = (calendar.number(periods.edge(number)) for number in (first, first + 1))
+    with_path(shares_of(plan.settled(*span, *(max(1, len(plan.keys)) for _ in range(len(plan.by) + 1)))))
 
 
 @validation.spelled
@@ -250,7 +265,7 @@ def aggregate(
     check_column_types(source, values, names)
     options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
     shares = make_shares(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
-    released = TableRelease(shares, source, secret.bind(shares.plan))
+    released = TableRelease(shares, source, shares.plan.key(secret))
     released.check()
     mechanism = None if ledger is None else {"class": "aggregate", "parameters": shares.plan.describe()}
     with charge(released, ledger, stream, mechanism=mechanism):

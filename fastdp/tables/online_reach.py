@@ -13,7 +13,7 @@ from fastdp.tables.columns import Numbers
 from fastdp.tables.online import row_parts
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantities import Quantity
-from fastdp.tables.reach import EntryRows, Newcomers, counter_in
+from fastdp.tables.reach import EntryRows, Newcomers
 
 #: Kinds of a log's parts: digests of entries, their keys, and the numbers of the last window.
 _ENTRIES, _CELLS, _LAST = b"entries", b"cells", b"last"
@@ -61,7 +61,7 @@ class Reached:
                 fresh[fresh] = state.cells.of(rows.entries[fresh], rows.codes[fresh]) >= state.held
             new = Newcomers(quantity, (span[1] - span[0], keys), most)
             new.see(rows.take(fresh), span[0])
-            counter, width = counter_in(quantity), keys if quantity.name == "key reach" else 1
+            counter, width = quantity.counter, keys if quantity.name == "key reach" else 1
             before = self.last.get(quantity, np.zeros((counter.levels, 4, width), np.int64))
             first = span[0] - (plan.start or 0)
             found[quantity], total = counter.sums(new.new(left), before[:, 3], first)
@@ -74,7 +74,7 @@ class Reached:
         """The state with released numbers, int64[3, W, K], of windows from the first + 1-st on."""
         found = {}
         for quantity, last in self.last.items():
-            counter, steps = counter_in(quantity), measured[quantity].transpose(1, 0, 2)
+            counter, steps = quantity.counter, measured[quantity].transpose(1, 0, 2)
             shown = counter.latest(steps, last[:, :3], first)
             found[quantity] = np.concatenate([shown, last[:, 3:]], axis=1)
         return replace(self, last=found)
@@ -101,7 +101,7 @@ class Reached:
             return self
         given, none = codec.unpack(raw, "<i8").astype(np.int64), np.empty((0, 2), np.int64)
         if name == _LAST:
-            levels = int(quantities[0].high)
+            levels = quantities[0].counter.levels
             last = np.split(given.reshape(levels, 4, -1), [1], axis=2)
             if last[1].shape[2] != (keys if len(quantities) > 1 else 0):
                 raise ValueError("a key out of range")

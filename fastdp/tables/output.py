@@ -213,8 +213,8 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
         found.append(("clip", "counts: nothing is clipped"))
     if released.shares.plan.basis is not None:
         found.append(("basis", f"{path_taken(released.shares)}"))
-    if released.shares.plan.online:
-        found.append(("late", "rows that came after their window was closed are in no number"))
+    if (closes := released.shares.plan.closes) != "table":
+        found.append(("late", f"rows that came after their {closes[:-1]} was closed are in no number"))
     if (rows := released.rows) is not None:
         told = "the number of their dropped rows is unknown"
         if released.shares.plan.keeps_all:

@@ -14,6 +14,7 @@ from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Flags, Floats, Integers, Json
+from fastdp.noise.key import Key
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
 from fastdp.tables import quantiles
@@ -85,8 +86,8 @@ class TablePlan:
     #: `start`, `stop`: Numbers of the first window, and after the last.
     start: int | None = None
     stop: int | None = None
-    #: True if a public clock closes windows.
-    online: bool = False
+    #: What a public clock closes, each a release of its own; a table is finished.
+    closes: Literal["table", "windows", "periods"] = "table"
     #: `cells`, `nodes`: Windows times keys; key prefixes by depth.
     cells: int | None = None
     nodes: tuple[int, ...] | None = None
@@ -100,6 +101,11 @@ class TablePlan:
     basis: Basis | None = None
 
     rule: ClassVar[int] = 2
+
+    @property
+    def online(self) -> bool:
+        """True if windows are released one by one."""
+        return self.closes == "windows"
 
     @cached_property
     def who(self) -> str | None:
@@ -132,8 +138,8 @@ class TablePlan:
             return "a Person with another basis"
         if self.unit.per_window is None:
             return "per_window, the rows of a person that count in one window"
-        if self.calendar is None or self.online:
-            return "finished windows of time"
+        if self.calendar is None:
+            return "windows of time"
         if self.levels is not False or self.has_others or any(each.method != "sum" for each in self.statistics):
             return "sums and counts of cells alone"
         return None
@@ -260,13 +266,24 @@ class TablePlan:
 
     # Noise.
 
+    @property
+    def by_period(self) -> bool:
+        """True if a period's windows are released together, under a key that names the first."""
+        return self.asks_calendar and self.periods is not None
+
+    def key(self, secret: Key) -> Key:
+        """Key of a release of these windows."""
+        own = secret.bind(self)
+        return own.within("period", self.start) if self.by_period and self.start is not None else own
+
     def identity(self) -> Json:
         """All on which noise depends besides secret and rows."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
         of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
-        plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
+        plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "noise")
         return {
             **values_of(self, *plain),
+            "start": None if self.by_period else self.start,
             "statistics": [[each.kind, numbers[each.column]] for each in self.statistics],
             "columns": [list(values_of(column, *of_column).values()) for column in self.columns],
             "every": None if self.calendar is None else self._spans(self.calendar),
@@ -297,7 +314,7 @@ class TablePlan:
 
     def _spans(self, calendar: Calendar) -> list[object]:
         own = self.calendar
-        begin = None if self.start is None or own is None else own.edge(self.start)
+        begin = None if self.start is None or own is None or self.by_period else own.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
     def describe(self) -> Json:

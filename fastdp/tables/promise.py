@@ -10,8 +10,8 @@ from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import concentrated
 from fastdp.tables.calendar_basis import BITS
-from fastdp.tables.quantities import ROWS, Quantity
-from fastdp.tables.reach import NEW, counter_of
+from fastdp.tables.quantities import NEW, ROWS, Quantity
+from fastdp.tables.reach import counter_of
 from fastdp.tables.shares import Line, Shares
 from fastdp.units import MOST_DROPPED, Times, UnitRows
 
@@ -197,8 +197,8 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
         but = " but their keys" if plan.key_rule == "public" else ""
         said.append(f"rows at other times than {whole.times} change nothing that is released{but}")
     ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
-    if plan.online:
-        said.append("the clock that closes windows is public")
+    if plan.closes != "table":
+        said.append(f"the clock that closes {plan.closes} is public")
     elif ends:
         said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
     if plan.key_rule == "public":

@@ -13,6 +13,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import Distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.columns import Numbers
+from fastdp.tables.counter import SINGLE, Counter
 from fastdp.tables.quantiles import BINS, LEVELS, Bins, excess_sensitivity
 from fastdp_kernels.tables import window_sums
 
@@ -22,12 +23,11 @@ MISSING_ENTRY = -1.0
 ROWS = "*"
 #: Quantities that are sums of values, one of each column, and counts that cells have alone.
 FIRST_SUMS = ("total", "deviation")
-COUNTS = ("table", "histogram", "excess", "distinct", "reach", "key reach")
-#: Counts of the rows themselves, from one of which those of quantiles follow; those with ends.
-COUNTED, BINNED = (
-    ("histogram", "distinct", "reach", "key reach"),
-    ("table", "histogram", "excess", "reach", "key reach"),
-)
+#: New entries of all keys, and of each key that they count in.
+NEW = ("reach", "key reach")
+#: Counts with ends; of these and others, the rows themselves, from one of which those of quantiles follow.
+BINNED, COUNTED = ("table", "histogram", "excess"), ("histogram", "distinct", *NEW)
+COUNTS = (*BINNED, "distinct", *NEW)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Quantity:
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
     square, in steps of ``resolution``; cells alone have "distinct", and of bins from ``low`` to ``high``
     "histogram" and "excess", of ``ranks``; "table" are all cells' nodes; "reach" and "key reach" are new
-    entries, in sums of a counter of base ``low`` and ``high`` levels.
+    entries, in sums of a ``counter``.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Quantity:
     grid: float = 1.0
     resolution: float = 1.0
     ranks: tuple[float, ...] = ()
+    counter: Counter = SINGLE
 
     @property
     def sensitivity(self) -> int:
@@ -90,7 +91,8 @@ class Quantity:
     @property
     def labels(self) -> tuple[str | float, ...]:
         if self.counts:
-            return self.name, *(self.ends if self.name in BINNED else ()), *self.ranks
+            numbers = self.ends if self.name in BINNED else map(float, self.counter if self.name in NEW else ())
+            return self.name, *numbers, *self.ranks
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
 
 

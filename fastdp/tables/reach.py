@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,95 +9,10 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.tables.columns import Growing, Numbers
+from fastdp.tables.counter import Counter, counter_for
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantities import MISSING_ENTRY, CellRows, Quantity
 from fastdp.validation import DAY
-
-#: New entries of all keys, and of each key that they count in.
-NEW = ("reach", "key reach")
-
-
-#: Windows over which errors of counters are compared at most.
-_MOST = 2**16
-
-
-class Counter(NamedTuple):
-    """Sums by which new entries add up: that of window t, from 1 on, has the base^h windows to t, base^h dividing t.
-
-    A window is in at most one sum of each height h < levels; a running sum adds the digits of t.  With one level it
-    adds single windows.
-    """
-
-    base: int
-    levels: int
-
-    def height(self, t: int) -> int:
-        return next((h for h in range(self.levels - 1, 0, -1) if t % self.base**h == 0), 0)
-
-    def draws(self, times: Integers) -> Integers:
-        """Sums in the running sums of these windows."""
-        digits = [times // self.base**h % self.base for h in range(self.levels - 1)]
-        found: Integers = np.sum([*digits, times // self.base ** (self.levels - 1)], axis=0)
-        return found
-
-    def most_draws(self, times: Integers) -> Integers:
-        """Most sums in the running ones up to each of these windows."""
-        # Of earlier ones those err most that lack one to a higher sum.
-        before = [np.maximum(times // self.base**h * self.base**h - 1, 0) for h in range(1, self.levels)]
-        found: Integers = np.max([self.draws(each) for each in (times, *before)], axis=0)
-        return found
-
-    @property
-    def margin(self) -> float:
-        """Standard errors by which released numbers lie below noisy ones, so that their running maximum is right.
-
-        It raises the error of growing numbers as far as it lowers that of constant ones (measured); of a random walk,
-        as with one level, the maximum errs as the walk does.
-        """
-        return 0.0 if self.levels == 1 else self.levels * math.log(self.base) / 7.0
-
-    @property
-    def factor(self) -> float:
-        """Root mean square error of a released number in standard errors of a noisy one, at worst."""
-        return math.hypot(1.0, self.margin)
-
-    def latest(self, values: Integers, before: Integers, first: int) -> Integers:
-        """Values of the last window of each height, [levels, ...], from those after ``first`` ones, [W, ...]."""
-        ends = [(first + len(values)) // self.base**h * self.base**h - first for h in range(self.levels)]
-        return np.stack([values[end - 1] if end > 0 else before[h] for h, end in enumerate(ends)])
-
-    def sums(self, new: Integers, before: Integers, first: int) -> tuple[Integers, Integers]:
-        """The sums of windows from numbers of new entries, [W, K], and running ones, ``before`` and after."""
-        total = before[0] + np.cumsum(new, axis=0)
-        begins = [self._begin(total, before, first, i) for i in range(len(new))]
-        return total - np.array(begins, np.int64).reshape(new.shape), total
-
-    def running(self, sums: Integers, before: Integers, first: int) -> Integers:
-        """Running sums from those of windows, [W, K]."""
-        found = sums.copy()
-        for i in range(len(sums)):
-            found[i] += self._begin(found, before, first, i)
-        return found
-
-    def _begin(self, running: Integers, before: Integers, first: int, i: int) -> Integers:
-        """Running sum before the windows of a sum."""
-        height = self.height(first + i + 1)
-        at = i - self.base**height
-        found: Integers = running[at] if at >= 0 else before[height]
-        return found
-
-
-@lru_cache(maxsize=256)
-def counter_for(windows: int, *, gaussian: bool) -> Counter:
-    """The counter of least mean square error over so many windows."""
-    times = np.arange(1, min(max(windows, 1), _MOST) + 1)
-    bases = {levels: round(times.size ** (1.0 / levels)) for levels in range(2, 17)}
-    several = [Counter(max(2, base + more), levels) for levels, base in bases.items() for more in (0, 1)]
-
-    def variance(counter: Counter) -> float:
-        return counter.levels ** (1 if gaussian else 2) * counter.factor**2 * float(counter.draws(times).mean())
-
-    return min([Counter(2, 1), *several], key=variance)
 
 
 class EntryRows(NamedTuple):
@@ -137,18 +50,13 @@ def counter_of(plan: TablePlan) -> Counter:
     return counter_for(windows, gaussian=plan.noise == "gaussian")
 
 
-def counter_in(quantity: Quantity) -> Counter:
-    """The counter of numbers of new entries, which have it in place of the ends of values."""
-    return Counter(int(quantity.low), int(quantity.high))
-
-
 class Newcomers:
     """Numbers of new entries of each window, in all or by key; of an entry's keys the first ``most`` count."""
 
     def __init__(self, quantity: Quantity, cells: tuple[int, int], most: int | None = None) -> None:
         self._by_key, (self._windows, keys), self._most = quantity.name == "key reach", cells, most
         self._keys, self._seen = keys if self._by_key else 1, Numbers()
-        self._counter = counter_in(quantity)
+        self._counter = quantity.counter
         self._firsts, self._hashes = Growing(np.int64), Growing(np.uint64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:

@@ -25,7 +25,7 @@ from fastdp.tables.plan import MOST_ROWS, TablePlan
 from fastdp.tables.promise import promise
 from fastdp.tables.quantities import ROWS, Quantity, drawn
 from fastdp.tables.released import Released, RowNumbers, released_of
-from fastdp.tables.rows import Ends, HeldRows, Part, hashing_of, no_rows, read_persons, read_rows
+from fastdp.tables.rows import Ends, HeldRows, Part, PersonRows, hashing_of, no_rows, read_persons, read_rows
 from fastdp.tables.shares import Shares, shares_of
 from fastdp.tables.sizes import KNOWN, Choice, Number
 from fastdp.tables.sums import release
@@ -84,14 +84,14 @@ class TableRelease:
         if self.source.add is not None:
             return self._choose(keys, ends, None)
         if plan.who is not None:
-            return self._of_persons(keys, ends)
+            return self.of_persons(read_persons(self.source, plan, keys, hashing_of(self.key), ends.see), keys, ends)
         source = self.source if plan.is_public else self.source.twice()
         held = HeldRows(lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)))
         return self._choose(keys, ends, Part(held.once if plan.is_public else held.again))
 
-    def _of_persons(self, keys: Keys, ends: Ends) -> Released:
+    def of_persons(self, found: PersonRows, keys: Keys, ends: Ends) -> Released:
+        """The release of rows that are read."""
         plan, shares, key = self.plan, self.shares, self.key
-        found = read_persons(self.source, plan, keys, hashing_of(self.key), ends.see)
         first, last = ends.found()
         plan.check_cells(last - first, 1)
         if plan.chooses_rows:

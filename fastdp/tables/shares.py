@@ -30,8 +30,8 @@ from fastdp.tables import consistent, reach
 from fastdp.tables.calendar_basis import BITS, Basis
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
-from fastdp.tables.plan import Clips, ColumnPlan, TablePlan
-from fastdp.tables.quantities import COUNTS, ROWS, Quantity
+from fastdp.tables.plan import Clips, TablePlan
+from fastdp.tables.quantities import COUNTS, NEW, ROWS, Quantity
 from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
 from fastdp.units import MOST_DROPPED
@@ -176,7 +176,7 @@ class Shares:
         return self.losses[quantity.name, quantity.column, level]
 
     def moved(self, quantity: Quantity, each: bool) -> int:
-        if quantity.name in reach.NEW:
+        if quantity.name in NEW:
             return reach.moved_by(self.plan, quantity.name, squares=self.gaussian)
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
@@ -201,18 +201,15 @@ class Shares:
     def quantities_at(self, clips: Clips) -> list[Quantity]:
         """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
-
-        def ends_of(name: str, column: ColumnPlan) -> tuple[float, float]:
-            return reach.counter_of(plan) if name in reach.NEW else column.ends
-
         for column in plan.columns:
             names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
             ranks = ranks_of(plan.statistics, column.name)
             counts += [
-                Quantity(name, column.name, *ends_of(name, column), ranks=ranks if name == "excess" else ())
+                Quantity(name, column.name, *column.ends, ranks=ranks if name == "excess" else ())
                 for name in names
-                if name in COUNTS
+                if name in COUNTS and name not in NEW
             ]
+            counts += [Quantity(name, column.name, counter=reach.counter_of(plan)) for name in names if name in NEW]
             grid = self.grids.get(column.name)
             if grid is None or not sums_of:
                 continue

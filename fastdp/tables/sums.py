@@ -16,6 +16,7 @@ from fastdp.tables.consistent import Level
 from fastdp.tables.quantiles import Parts, excess_at, nodes_of, places_of
 from fastdp.tables.quantities import (
     COUNTED,
+    NEW,
     ROWS,
     BinCounts,
     CellRows,
@@ -24,7 +25,7 @@ from fastdp.tables.quantities import (
     drawn,
     not_finite,
 )
-from fastdp.tables.reach import NEW, EntryRows, Newcomers, counter_of, released
+from fastdp.tables.reach import EntryRows, Newcomers, released
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -171,10 +172,7 @@ def release(
         each = noisy(level, group, sums)
         if group[0].name in NEW:
             whole = found[-1].steps[0] if group[0].name == "key reach" else None
-            counter, first = (
-                counter_of(shares.plan),
-                span[0] - (span[0] if before is None else shares.plan.start or 0),
-            )
+            counter, first = group[0].counter, span[0] - (span[0] if before is None else shares.plan.start or 0)
             begun = (before or {}).get(group[0], np.zeros((counter.levels, 3, sums.shape[2]), np.int64))
             each = replace(each, steps=released(counter, each.steps[0], each.noise[0].variance, begun, whole, first))
         if published is not None and group[-1].name == "count":

@@ -47,9 +47,10 @@ class Windows(Publisher[WindowsState]):
     unit : Rows or Person
         As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
         of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
-        ``rows`` of at least ``per_window`` times these.
+        ``rows`` of at least ``per_window`` times these.  With ``basis="calendar"``, or a curve, windows wait until
+        their period closes, and are released as :func:`fastdp.aggregate` of its windows does: a period a call.
     bounds : dict, number, pair or Value
-        Public clips of the columns: a bound is the clip.
+        Public clips of the columns: a bound is the clip (but of a calendar's windows).
     delta : float
         For private keys, over all windows; above 0 otherwise: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
@@ -143,12 +144,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def late(self) -> int:
-        """Rows after their window was closed, never to be published."""
+        """Rows after their window (or period) was closed, never to be published."""
         return self._state.late
 
     @single_caller
     def add(self, times: Any, values: Any = None, keys: Any = None, persons: Any = None) -> Table:
-        """Add rows; returns the windows that they close (with ``lateness``), possibly none.
+        """Add rows; returns the windows that close (with ``lateness``, and by periods), possibly none.
 
         Parameters
         ----------
@@ -172,7 +173,10 @@ class Windows(Publisher[WindowsState]):
 
     @single_caller
     def advance(self, to: Instant) -> Table:
-        """Move the public clock to a datetime, date or ISO text, and release the windows that end by then."""
+        """Move the public clock to a datetime, date or ISO text, and release the windows that end by then.
+
+        By periods the first that is due; ``while len(table := windows.advance(to))`` has each.
+        """
         return self._table(self._machine.read(None, None, None, None, to))
 
     def _table(self, batch: Batch) -> Table:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, as_instant
 from fastdp.data.column import arrow, as_arrow, as_column, as_floats
+from fastdp.data.source import Source
 from fastdp.data.times import times_of
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
@@ -27,13 +28,16 @@ from fastdp.tables.columns import as_texts, digests_of
 from fastdp.tables.functions import check_online, make_plan
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.online_reach import Reached
+from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.promise import promise
-from fastdp.tables.quantities import COUNTED, MISSING_ENTRY, CellRows, Quantity
-from fastdp.tables.reach import NEW, EntryRows
+from fastdp.tables.quantities import COUNTED, MISSING_ENTRY, NEW, CellRows, Quantity
+from fastdp.tables.reach import EntryRows
+from fastdp.tables.release import TableRelease
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
 from fastdp.tables.rows import (
     BatchRows,
+    Ends,
     PersonRows,
     check_finite,
     column_values,
@@ -88,6 +92,38 @@ class WindowsState:
         return f"WindowsState(calls={self.calls}, closed={self.closed})"
 
 
+class Closing(NamedTuple):
+    """Windows that a public clock closes: each at its end, or all of a period at its end."""
+
+    calendar: Calendar
+    periods: Calendar | None
+
+    def number(self, clock: int) -> int:
+        """The first window that is open then."""
+        if self.periods is not None:
+            clock = self.periods.edge(self.periods.number(min(clock, LAST)))
+        return self.calendar.number(min(clock, LAST))
+
+    def numbers(self, clock: Integers) -> Integers:
+        if self.periods is not None:
+            numbers = self.periods.numbers(clock)
+            low, high = int(numbers.min()), int(numbers.max())
+            clock = self.periods.edges(low, high)[numbers - low]
+        return self.calendar.numbers(clock)
+
+    def end(self, first: int) -> int:
+        """The window after those that close with the open one of this number."""
+        if self.periods is None:
+            return first + 1
+        period = self.periods.number(self.calendar.edge(first))
+        return self.calendar.number(self.periods.edge(period + 1))
+
+    def next(self, first: int, clock: int) -> int:
+        """The first window that a call leaves open: periods are closed one by one, each a table."""
+        found = max(first, self.number(clock))
+        return found if self.periods is None or found == first else self.end(first)
+
+
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
     """Public parameters of :class:`Windows`; times as ISO text."""
@@ -112,8 +148,10 @@ class WindowsMachine(Machine[WindowsState]):
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
         check_online(plan)
+        if plan.by_period:
+            return replace(plan, closes="periods")
         # The bound is the clip: nothing is chosen from rows that are not there yet.
-        return replace(plan, online=True, columns=tuple(replace(each, chooses=False) for each in plan.columns))
+        return replace(plan, closes="windows", columns=tuple(replace(each, chooses=False) for each in plan.columns))
 
     @cached_property
     def shares(self) -> Shares:
@@ -139,6 +177,10 @@ class WindowsMachine(Machine[WindowsState]):
     def calendar(self) -> Calendar:
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
+
+    @cached_property
+    def closing(self) -> Closing:
+        return Closing(self.calendar, self.plan.periods if self.plan.by_period else None)
 
     @cached_property
     def delay(self) -> int | None:
@@ -252,6 +294,10 @@ class WindowsMachine(Machine[WindowsState]):
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
             return Transition(after, partial(self._nothing, after, key))
+        if self.plan.by_period:
+            rows = after.waiting.of_first(after.closed - first)
+            after = replace(after, waiting=after.waiting.without_first(after.closed - first, len(rows)))
+            return Transition(after, partial(self._period, rows, (first, after.closed), key))
         after, exact, table, begins = self._closed(after, first, key)
         made = self._measure(first, exact, key, table, after.reached)
         released, since = {each.quantities[0]: each.steps for each in made[1]}, first - (self.plan.start or 0)
@@ -287,7 +333,7 @@ class WindowsMachine(Machine[WindowsState]):
     @property
     def adds_up(self) -> bool:
         """True if sums of shards are those of all rows."""
-        return not any(each.counts for each in self.quantities)
+        return self.plan.online and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
         return self._emit(*self._measure(first, [sums], key, self.table), None)
@@ -335,8 +381,8 @@ class WindowsMachine(Machine[WindowsState]):
         if rows is not None:
             self._check_far(int(rows[:, 0].max()) + 1 - first)
             waiting = waiting.compact(first).with_rows(rows, first)
-        closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
-        calls = state.calls + bool(size or clock > state.clock)
+        closed = self.closing.next(first, clock) if clock > state.clock or self.plan.by_period else first
+        calls = state.calls + bool(size or clock > state.clock or closed > first)
         return WindowsState(
             state.n_seen + size, calls, clock, closed, state.late + late, waiting, keys, state.reached
         )
@@ -347,10 +393,12 @@ class WindowsMachine(Machine[WindowsState]):
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
         """Clock, whether the row is late, the row as it waits (None: it does not), and keys."""
         moment, keys = batch.times.item(), state.keys
-        calendar, closed, clock = self.calendar, state.closed, state.clock
+        calendar, clock = self.calendar, state.clock
         if self.delay is not None:
             clock = max(clock, moment - self.delay)
-            closed = max(closed, calendar.number(clock))
+        closed = state.closed
+        if self.delay is not None or self.plan.by_period:
+            closed = max(closed, self.closing.number(clock))
         window = calendar.number(moment) if calendar.fixed else int(calendar.numbers(batch.times)[0])
         if window < closed:
             return clock, 1, None, keys
@@ -371,10 +419,10 @@ class WindowsMachine(Machine[WindowsState]):
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
-            return clock, windows < state.closed
+            return clock, windows < max(state.closed, self.closing.number(state.clock))
         reached = np.maximum.accumulate(np.maximum(batch.times - self.delay, clock))
         # A row never closes its own window, so it may count among those before it.
-        return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
+        return int(reached[-1]), windows < np.maximum(state.closed, self.closing.numbers(reached))
 
     def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
         values = np.ascontiguousarray(batch.values[:, came])
@@ -402,7 +450,7 @@ class WindowsMachine(Machine[WindowsState]):
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
         times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
-        said = CellRows(rows[:, 0], rows[:, 1], np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
+        said = _cell_rows(rows)
         words = (self.table if keys is None else keys.table).words()
         table, begins = self.table, None
         if keys is not None:
@@ -419,9 +467,7 @@ class WindowsMachine(Machine[WindowsState]):
         plan.check_cells(span[1] - first, table.size)
         reached, new = self._newcomers(state, said, digests, span, key)
         if plan.bounds_rows:
-            found = PersonRows(plan, hashing_of(key))
-            found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
-            (said,) = found.kept(plan, words).read()
+            (said,) = _persons(plan, rows, words, key).kept(plan, words).read()
         if keys is not None:
             said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])
@@ -443,6 +489,14 @@ class WindowsMachine(Machine[WindowsState]):
             keys = OnlineKeys.none(plan.by).learned(keys.table.entries(kept))[0]
             waiting = self._none.with_rows(left, span[1], waiting.ends.size)
         return replace(state, waiting=waiting, keys=keys, reached=reached), exact, table, begins
+
+    def _period(self, rows: Integers, span: tuple[int, int], key: Key) -> Released:
+        """The release of a period's windows, as of a finished table."""
+        log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
+        plan = replace(self.plan, start=span[0], stop=span[1])
+        release = TableRelease(replace(self.shares, plan=plan), _NO_SOURCE, key.within("period", span[0]))
+        found = release.of_persons(_persons(plan, rows, self.table.words(), release.key), self.table, Ends(plan))
+        return replace(found, notes=self.notes)
 
     def _newcomers(
         self, state: WindowsState, rows: CellRows, digests: Integers, span: tuple[int, int], key: Key
@@ -494,13 +548,22 @@ class WindowsMachine(Machine[WindowsState]):
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        return promise(self.shares, simulated=key.simulated, notes=self.notes)
+        shares = self.shares
+        if self.plan.by_period:
+            nodes = (max(1, self.table.size),) * (len(self.plan.by) + 1)
+            first = self.plan.start or 0
+            of_first = with_path(shares.settled(first, self.closing.end(first), *nodes))
+            shares = replace(of_first, plan=replace(of_first.plan, start=first, stop=None))
+        return promise(shares, simulated=key.simulated, notes=self.notes)
 
-    @property
+    @cached_property
     def notes(self) -> tuple[str, ...]:
-        if self.lateness is None:
-            return ()
-        return ("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)",)
+        found = []
+        if self.plan.by_period:
+            found.append("each period is a table of its own, whose noisy number of rows chooses its calendar")
+        if self.lateness is not None:
+            found.append("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)")
+        return tuple(found)
 
     # State files.
 
@@ -527,7 +590,7 @@ class WindowsMachine(Machine[WindowsState]):
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
         state, begin, found = super().unpack(packed, key), self.start(key), [np.empty(0, np.int64)]
         early = state.closed < begin.closed or state.clock < begin.clock
-        if early or self.calendar.number(min(state.clock, LAST)) > state.closed:
+        if early or (not self.plan.by_period and self.closing.number(state.clock) > state.closed):
             raise ValueError("a clock behind an open window")
         keys, reached = begin.keys, list(begin.reached)
         for part in packed.get("log", ()):
@@ -548,10 +611,25 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=waiting, keys=keys, reached=tuple(reached))
 
 
+#: Rows of periods are read already.
+_NO_SOURCE = Source("pyarrow", (), None, lambda: iter(()))
 #: The place of one row.
 _FIRST: Integers = np.zeros(1, np.int64)
 #: Kind of a log's part that holds rows.
 _ROWS = b"rows"
+
+
+def _cell_rows(rows: Integers) -> CellRows:
+    """Waiting rows that are not merged."""
+    return CellRows(rows[:, 0], rows[:, 1], np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
+
+
+def _persons(plan: TablePlan, rows: Integers, words: Integers, key: Key) -> PersonRows:
+    """Waiting rows of persons, of whom some count."""
+    found, said = PersonRows(plan, hashing_of(key)), _cell_rows(rows)
+    who = found.persons.digests.of(*np.ascontiguousarray(rows[:, 3:5].T))
+    found.add(BatchRows(said, np.ascontiguousarray(rows[:, 2]), who), words[said.codes])
+    return found
 
 
 def _no_persons() -> Integers:

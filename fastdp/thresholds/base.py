@@ -123,6 +123,13 @@ class Fixed:
     ----------
     theta : float
         In units of the input, above 0, at most the bound; not from the data.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> publisher = fastdp.ToPS(1.0, bound=1000, threshold=fastdp.thresholds.Fixed(50))
+    >>> publisher.threshold
+    50.0
     """
 
     theta: float = parameter(Real(above=0.0))

@@ -61,6 +61,17 @@ class NoisyMax:
     -----
     Privacy: a replaced value moves all counts by at most 1 in one direction, so epsilon needs no factor of 2
     (``docs/privacy.md``, section 2).
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> rule = fastdp.thresholds.NoisyMax(c=60.0)
+    >>> publisher = fastdp.ToPS(
+    ...     1.0, bound=1000, holdout=5000, threshold=rule, seed=1
+    ... )
+    >>> _ = publisher.publish(np.random.default_rng(1).integers(0, 100, 6000))
+    >>> 50 < publisher.threshold < 150  # about the largest value of the hold-out
+    True
     """
 
     c: float = parameter(Real(above=0.0), default=60.0)

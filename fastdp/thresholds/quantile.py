@@ -290,6 +290,14 @@ class SmoothQuantile(SmoothRule):
     Notes
     -----
     Memory: m int64.  Half of all draws lie below the quantile: see :class:`PAKQuantile`.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> rule = fastdp.thresholds.SmoothQuantile(p=0.99, delta=1e-9)
+    >>> publisher = fastdp.ToPS(1.0, bound=1000, holdout=5000, threshold=rule)
+    >>> publisher.guarantee.delta >= 1e-9
+    True
     """
 
     p: float = parameter(FRACTION, default=0.995)
@@ -331,6 +339,14 @@ class PAKQuantile(SmoothRule):
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip
         As for :class:`SmoothQuantile`; no Cauchy-type noise, whose kappa would be negative.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> rule = fastdp.thresholds.PAKQuantile(delta=1e-9)
+    >>> publisher = fastdp.ToPS(1.0, bound=1000, holdout=5000, threshold=rule)
+    >>> publisher.guarantee.delta >= 1e-9
+    True
     """
 
     p: float = parameter(FRACTION, default=0.99575)
@@ -364,6 +380,13 @@ class TruePercentile:
     ----------
     p : float
         Quantile, a fraction in (0, 1).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> rule = fastdp.thresholds.TruePercentile(0.995)
+    >>> fastdp.ToPS(1.0, bound=1000, holdout=500, threshold=rule).guarantee.epsilon
+    inf
     """
 
     p: float = parameter(FRACTION)

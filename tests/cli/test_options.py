@@ -147,7 +147,7 @@ def test_the_list_of_commands_says_what_each_command_says() -> None:
         command = main.get_command(context, name)
         assert command is not None
         assert (command.help or "").partition("\n\n")[0] == sentence
-    assert {"sweep", "plot", "datasets", "audit", *COMMANDS} <= set(main.list_commands(context))
+    assert {"bench", "plot", "datasets", "audit", *COMMANDS} <= set(main.list_commands(context))
     said = " ".join(CliRunner().invoke(main, ["release", "--help"]).output.split())
     assert "NOT PRIVATE" in said
     # Values are differences of running sums.

@@ -228,12 +228,12 @@ def specification(tmp_path) -> Path:
 
 def test_sweep_and_plot(specification, tmp_path) -> None:
     out = tmp_path / "out"
-    said = type_in("sweep", specification, "-o", out, "--workers", 2)
+    said = type_in("bench", specification, "-o", out, "--workers", 2)
     assert said.exit_code == 0, said.output
     assert "cells    12" in said.stdout
     assert "failed   0" in said.stdout
     assert (out / "results.parquet").exists()
-    again = type_in("sweep", specification, "-o", out)
+    again = type_in("bench", specification, "-o", out)
     assert again.exit_code == 0, again.output
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn = type_in("plot", out, "--metric", "mse", "--format", "png")
@@ -247,19 +247,19 @@ def _complaint(result: Result) -> str:
 
 
 def test_dry_run(specification, tmp_path) -> None:
-    said = type_in("sweep", specification, "--dry-run", "--repetitions", 100)
+    said = type_in("bench", specification, "--dry-run", "--repetitions", 100)
     assert said.exit_code == 0, said.output
     assert said.stdout.split() == ["cells", "400"]
     assert [each.name for each in tmp_path.iterdir()] == ["spec.toml"]
 
 
 def test_complaints(specification, tmp_path) -> None:
-    assert "Missing option" in type_in("sweep", specification).stderr
+    assert "Missing option" in type_in("bench", specification).stderr
     specification.write_text(SPECIFICATION.replace("[0, 1]", "9"))
-    said = _complaint(type_in("sweep", specification, "-o", tmp_path / "out"))
+    said = _complaint(type_in("bench", specification, "-o", tmp_path / "out"))
     assert said.startswith("mechanisms[0].prune = 9: expected less than the 3 levels")
     assert not (tmp_path / "out").exists()
-    assert "No such file" in _complaint(type_in("sweep", tmp_path / "no.toml", "-o", tmp_path / "out"))
+    assert "No such file" in _complaint(type_in("bench", tmp_path / "no.toml", "-o", tmp_path / "out"))
     assert "no manifest.json there" in _complaint(type_in("plot", tmp_path))
 
 
@@ -353,7 +353,7 @@ def without(monkeypatch):
 
 
 def test_missing_libraries_are_named_with_their_extra(without, specification, tmp_path):
-    out, told = tmp_path / "out", ("sweep", specification, "-o", tmp_path / "out")
+    out, told = tmp_path / "out", ("bench", specification, "-o", tmp_path / "out")
     assert type_in(*told).exit_code == 0
     without("matplotlib")
     drawn = run_demo("-o", tmp_path / "demo.png")

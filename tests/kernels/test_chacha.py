@@ -112,6 +112,7 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     # Outside a kernel there is no wrapping sum; these sums are small.
     monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
+    monkeypatch.setattr(adaptive_pass, "few_zeros", np.zeros)
     for name in ("advance_rows", "sum_bound", "draw_bound"):
         monkeypatch.setattr(adaptive_pass, name, getattr(adaptive_pass, name).py_func)
     monkeypatch.setattr(adaptive_pass, "draw_words", draw_words)

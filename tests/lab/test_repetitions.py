@@ -194,10 +194,10 @@ def test_so_does_a_command_that_says_nothing_itself(monkeypatch) -> None:
     def needy() -> None:
         importlib.import_module("no_such_library")
 
-    monkeypatch.setitem(vars(main), "_added", {"sweep": SimpleNamespace(load=lambda: needy)})
-    found = CliRunner().invoke(main, ["sweep"])
+    monkeypatch.setitem(vars(main), "_added", {"bench": SimpleNamespace(load=lambda: needy)})
+    found = CliRunner().invoke(main, ["bench"])
     assert found.exit_code == 1
-    told = "Error: fastdp sweep needs no_such_library, which is not installed: pip install 'fastdp-streams[lab]'\n"
+    told = "Error: fastdp bench needs no_such_library, which is not installed: pip install 'fastdp-streams[lab]'\n"
     assert found.output == told
 
 

@@ -28,7 +28,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.points import Box, PrivTree
 from fastdp.smoothers import Recent
-from fastdp.streams.array_rule import ArrayRule
+from fastdp.streams.array_rule import ArrayRule, array_rule
 from fastdp_lab.baselines.w_event import WEvent
 from tests.shared import finished, release_many
 from tests.stat import accept, reject
@@ -267,7 +267,7 @@ def test_release_resumes_by_its_publisher(ledger) -> None:
         patch.setattr(ArrayRule, "release", _die)
         with pytest.raises(KeyboardInterrupt):
             fastdp.release(VALUES, 0.5, 100.0, key=SECRET, ledger=account, stream="meter")
-    publisher = ArrayRule(VALUES.size, 0.5, 100.0, key=Key.from_bytes(SECRET).of_stream("meter"))
+    publisher = array_rule(VALUES.size, 0.5, 100.0, key=Key.from_bytes(SECRET).of_stream("meter"))
     with account.resume(1, publisher):
         released = publisher.release(VALUES)
     alone = fastdp.release(VALUES, 0.5, 100.0, key=SECRET, stream="meter")

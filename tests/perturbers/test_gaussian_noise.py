@@ -20,7 +20,7 @@ from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sig
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams.array_rule import ArrayRule
+from fastdp.streams.array_rule import array_rule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests.oracles import prefix as oracle
 
@@ -162,7 +162,7 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
 def test_a_whole_stream_spends_what_it_claims(rule, group: int, epsilon: float, delta: float) -> None:
     """Also where delta alone would pay for a value's part of the loss."""
     key = Key.choose(1, None)
-    made = ArrayRule(5000, epsilon, 8.0, threshold=rule, contributions=group, delta=delta, key=key)
+    made = array_rule(5000, epsilon, 8.0, threshold=rule, contributions=group, delta=delta, key=key)
     rho = group**2 * sum(made.loss_of(part) ** 2 for part in made.shares if part) / 2.0
     assert (1.0 - 1e-8) * made.guarantee.rho < rho <= made.guarantee.rho * (1.0 + 1e-12)
     assert zcdp_delta(made.guarantee.rho, epsilon) <= delta * (1.0 + 1e-9)

@@ -235,8 +235,8 @@ def sweep_cases(folder: Path) -> Iterator[Case]:
     for number, (name, path) in enumerate(paths.items()):
         specification = folder / f"sweep{number}.toml"
         specification.write_text(SWEEP.format(path=path, more="bound = 1e7", system="tops"))
-        yield f"sweep: {name}", typed("sweep", specification, "-o", folder / f"sweep{number}", *threads)
-        yield f"sweep --dry-run: {name}", typed("sweep", specification, "--dry-run")
+        yield f"sweep: {name}", typed("bench", specification, "-o", folder / f"sweep{number}", *threads)
+        yield f"sweep --dry-run: {name}", typed("bench", specification, "--dry-run")
     points = {
         "circles": (f"x,y,move\n0.5,{CANARY},1\n", f"x,y,move\n0.5,0.5,{CANARY}\n", f"x,y,move\n0.5,{TEXT},1\n"),
         "pickups": (f"t,lat,lon\n{TEXT},1,2\n", f"t,lat,lon\n1,{TEXT},2\n", f"{TEXT},{CANARY}\n1,2\n"),
@@ -248,7 +248,7 @@ def sweep_cases(folder: Path) -> Iterator[Case]:
             path.write_text(content)
             more = f'format = "{kind}"\nbatch = 1'
             specification.write_text(SWEEP.format(path=path, more=more, system="phdstream"))
-            yield f"sweep: {kind} {number}", typed("sweep", specification, "-o", folder / f"{kind}{number}", *threads)
+            yield f"sweep: {kind} {number}", typed("bench", specification, "-o", folder / f"{kind}{number}", *threads)
     for name, manifest, results in (("text", TEXT, TEXT), ("damaged results", "{}", TEXT * 99)):
         home = folder / f"plot {name}"
         home.mkdir()

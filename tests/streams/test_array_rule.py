@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise.key import Key
-from fastdp.streams.array_rule import STEPS, ArrayRule, shares_of, shares_of_sums
+from fastdp.streams.array_rule import STEPS, ArrayRule, array_rule, shares_of, shares_of_sums
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp_kernels.streams import array_rule as kernel
 from tests.oracles import array_rule as oracle
@@ -24,7 +24,7 @@ SECRET = bytes(range(32))
 
 
 def rule(size: int, epsilon: float = 1.0, bound: float = 100.0, *, seed: int = 1, **options: Any) -> ArrayRule:
-    return ArrayRule(size, epsilon, bound, **{"key": Key.from_seed(seed), **options})
+    return array_rule(size, epsilon, bound, **{"key": Key.from_seed(seed), **options})
 
 
 def waves(n: int) -> np.ndarray:

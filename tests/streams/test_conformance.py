@@ -29,7 +29,7 @@ from tests.grid import exhaustive
 from tests.noise_values import bound_key
 from tests.shared import release_many
 from tests.state.test_interrupted_calls import SOURCES, Interrupt
-from tests.streams.publishers import COMMON, HOLDOUT, LENGTH, LONG, OWN, PUBLISHERS, STREAM, STREAMS
+from tests.streams.publishers import COMMON, HOLDOUT, LENGTH, LONG, OTHERS, OWN, PUBLISHERS, STREAM, STREAMS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
@@ -178,6 +178,23 @@ def test_each_stream_of_many_is_what_its_own_publisher_releases(name: str, ids: 
     assert list(many.ids) == ids
     assert_same(many, ids, streams, make)
     assert not np.array_equal(many[2].values, many[3].values)
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+@pytest.mark.parametrize("name", ["PAK", "PAK, unclipped"])
+def test_each_stream_of_many_by_pak_is_its_own_publisher(name: str, ids: list[Any]) -> None:
+    """In threads too, and once: a copy, or a publisher that has released many, would draw equal noise."""
+    make, streams = OTHERS[name], [*RAGGED[:2], RAGGED[3], RAGGED[3]]
+    for threads in (1, 3):
+        publisher = make(key=SECRET)
+        many = publisher.release_many(streams, ids=ids, threads=threads)
+        assert_same(many, ids, streams, make)
+        assert not np.array_equal(many[2].values, many[3].values)
+        for spent in (publisher, copy.copy(make(key=SECRET)), type(publisher).from_bytes(make().to_bytes())):
+            with pytest.raises(StateError, match=r"^release_many.. of a publisher that has released many streams"):
+                spent.release_many(streams)
+    assert place_named(make().release_many, [STREAM, spoiled(STREAM, 90)], "streams[1]") == 90
+    assert place_named(make().release_many, [STREAM, spoiled(STREAM, 1)], "streams[1]") == 1
 
 
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)

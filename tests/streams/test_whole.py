@@ -24,7 +24,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat
 from fastdp.streams.add_noise import VectorNoise
-from fastdp.streams.array_rule import ArrayRule
+from fastdp.streams.array_rule import array_rule
 from fastdp.thresholds import ScaleFree
 from tests.oracles import laplace_mechanism
 from tests.state.adaptive_publishers import stream
@@ -36,7 +36,7 @@ def test_the_release_function_is_the_rule() -> None:
     values = stream(3000)
     release = fastdp.release(values, 2.0, 100.0, seed=1)
     assert (release.offset, len(release)) == (0, 3000)
-    made = ArrayRule(3000, 2.0, 100.0, key=Key.from_seed(1))
+    made = array_rule(3000, 2.0, 100.0, key=Key.from_seed(1))
     assert np.array_equal(release.values, made.release(values).values)
     assert release.revised is release
     assert release.sum(0, 3000)[0] == pytest.approx(release.values.sum())

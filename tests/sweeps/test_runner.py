@@ -87,7 +87,7 @@ def test_killed_three_times_at_random_points(tmp_path, digest) -> None:
     specification, output = many_small(tmp_path, 30, 5), tmp_path / "out"
     whole = sweeps.run(sweeps.read_specification(specification), tmp_path / "whole")
     generator, seen, none = np.random.default_rng(5), [0], subprocess.DEVNULL
-    options = ("sweep", specification, "-o", output, "--quiet")
+    options = ("bench", specification, "-o", output, "--quiet")
     for mode in ("threads", "processes", "threads"):
         # Behind the first few, which are of the manifest.
         fatal = 8 + int(generator.integers(2, 25))
@@ -323,7 +323,7 @@ def test_an_interrupt_ends_the_workers(small, tmp_path, monkeypatch) -> None:
 def test_workers_end_with_the_sweep(tmp_path, number) -> None:
     """A signal to the sweep alone, as systemd or a container sends it to the first process."""
     output, options = tmp_path / "out", ("--quiet", "--workers", "2", "--mode", "processes")
-    command = python("-m", "fastdp", "sweep", many_small(tmp_path, 2000, 16), "-o", output, *options)
+    command = python("-m", "fastdp", "bench", many_small(tmp_path, 2000, 16), "-o", output, *options)
     # Its own session, so that what is left over can be ended here.
     process = subprocess.Popen(**command, start_new_session=True, stdout=subprocess.PIPE)
     while _parts(output) < 3:

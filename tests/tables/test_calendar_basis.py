@@ -322,6 +322,3 @@ def test_what_the_calendar_needs_is_said() -> None:
         fastdp.totals(frame, "kwh", epsilon=1.0, clip=2.0, unit=replace(unit, rows=1))
     with pytest.raises(ParameterError, match="at most 131,072 windows"):
         fastdp.totals(frame, "kwh", replace(time, every="0.5s"), epsilon=1.0, clip=2.0, unit=unit)
-    daily = fastdp.Person("who", rows=48, per="1d", per_window=1, basis="calendar")
-    with pytest.raises(ParameterError, match="finished windows"):
-        fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=2.0, unit=daily)

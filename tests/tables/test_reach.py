@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
+from fastdp.tables.counter import counter_for
 from fastdp.tables.functions import make_plan
-from fastdp.tables.reach import counter_for
 from fastdp.tables.rows import hashing_of
 from fastdp.tables.statistics import statistics_of
 from tests.oracles import persons

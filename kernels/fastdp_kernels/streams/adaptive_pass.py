@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import Record, inline, kernel, plus, records
+from fastdp_kernels._jit import Record, few_zeros, inline, kernel, plus, records
 from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
 from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group, take_group
@@ -56,13 +56,16 @@ ADAPTIVE_ROW = records(
     ]
 )
 _NUMBERS, _OWN = ADAPTIVE_ROW.itemsize // 8, ADAPTIVE_ROW.fields["position"][1] // 8
-_SEASON = SEASON.itemsize // 8
+_SEASON, _MEMORY = SEASON.itemsize // 8, MEMORY.itemsize // 8
 
 
 @inline
-def sum_values(values: np.ndarray, per_unit: float, top: float, signed: bool) -> tuple[np.int64, np.int64]:
+def sum_values(
+    values: np.ndarray, per_unit: float, top: float, lengths: np.ndarray | None
+) -> tuple[np.int64, np.int64]:
     """Sum of clipped, rounded values; negative flag if one is not finite."""
-    if signed:
+    # Of both kinds of sums the compiler makes that which is needed.
+    if lengths is not None:
         return sum_signed(values, per_unit, -top)
     return sum_part(values, per_unit, top)
 
@@ -73,7 +76,8 @@ def top_of(public: Record, unit: float) -> float:
     top = public.top
     if unit != 1.0 and top >= 0.0:
         bound = public.bound
-        top = min(np.floor(unit * public.theta_steps), bound) if unit < bound / public.theta_steps else bound
+        top = np.floor(unit * public.theta_steps) if unit < bound / public.theta_steps else bound
+        top = top if top < bound else bound
     return float(top)
 
 
@@ -106,10 +110,10 @@ def publish_part(prediction: float, extra: float, catch: float, filled: int, the
 
 
 @inline
-def publish_last(block: Record, released: float, length: float, theta: float, singles: bool, last: float) -> float:
+def publish_last(block: Record, length: float, theta: float, singles: bool, last: float) -> float:
     """The last value of a block that closes, from its released sum; ``last`` if that does not show in it."""
     if singles and length == 1.0:
-        return float((released + block.extra) * theta)
+        return float((block.released + block.extra) * theta)
     return last
 
 
@@ -144,9 +148,9 @@ def sum_bound(
     lengths : float64[5] or None
         ``block_lengths.lengths_of_events`` of ``shape``.
     noise : int64[any]
-        Noise of the first blocks to close; that of others is drawn.
-    chain : uint64[4]
-        Chain key of the next block's noise, moved on in place; uint64[0]: ``noise`` is of all blocks that have room.
+        Noise of all blocks that have room, without a chain; else empty.
+    chain : uint64[4] or uint64[0]
+        Chain key of the next block's noise, moved on in place; that of the first is ``row.drawn`` if ``row.given``.
     distribution : float64[4 or 8]
         Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
     row : ADAPTIVE_ROW
@@ -161,7 +165,7 @@ def sum_bound(
     bends : float64[n] or None
         With a season: receives each prediction less its block's mean.
     """
-    at, closed, signed = 0, 0, lengths is not None
+    at, closed = 0, 0
     flags = np.int64(0)
     while True:
         # What the open block's values are published as; its sum is not there yet.
@@ -178,17 +182,19 @@ def sum_bound(
             part = room if room <= values.size - at else values.size - at
             if season is not None and bends is not None:
                 bend(season, shape, row.filled, bends[at : at + part])
-            total, part_flags = sum_values(values[at : at + part], public.per_unit, top, signed)
+            total, part_flags = sum_values(values[at : at + part], public.per_unit, top, lengths)
             flags |= part_flags
             row.open_sum = plus(row.open_sum, total)
             row.filled += part
             at += part
             if part < room:
                 break
-        known = closed < noise.size
-        drawn = noise[closed] if known else np.int64(0)
-        if chain.size:
-            drawn = draw_bound(chain, row.blocks, row.open_sum, distribution[:4], known, drawn)
+        if not chain.size:
+            drawn = noise[closed]
+        else:
+            known = row.given == OF_BLOCK
+            drawn = draw_bound(chain, row.blocks, row.open_sum, distribution[:4], known, row.drawn)
+            row.given = 0
             if drawn == DOUBTFUL:
                 row.stopped = UNSETTLED
                 break
@@ -251,29 +257,25 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out:
         publish_part(block.prediction, block.extra, block.catch, filled, theta, out[at:end])
         # The last value of a block that was full before is not among these.
         if j < blocks.shape[0] - 1 and end > 0:
-            out[end - 1] = publish_last(block, block.released, np.float64(length), theta, singles, out[end - 1])
+            out[end - 1] = publish_last(block, np.float64(length), theta, singles, out[end - 1])
         at = end
         filled = 0
 
 
 @inline
-def _load(row: np.ndarray, scales: np.ndarray, entries: np.ndarray) -> None:
-    """A memory from a row's numbers, and those by scale: float64[BY_SCALE, s]."""
+def _move(row: np.ndarray, scales: np.ndarray, entries: np.ndarray, back: bool) -> None:
+    """Fill in a memory from a row's numbers, and those by scale (float64[BY_SCALE, s]), or these from it."""
     for field in range(BY_SCALE):
         for k in range(scales.shape[1]):
-            entries[field * SCALES + k] = scales[field, k]
+            if back:
+                scales[field, k] = entries[field * SCALES + k]
+            else:
+                entries[field * SCALES + k] = scales[field, k]
     for k in range(_NUMBERS - _OWN):
-        entries[_FIRST + k] = row[_OWN + k]
-
-
-@inline
-def _store(row: np.ndarray, scales: np.ndarray, entries: np.ndarray) -> None:
-    """:func:`_load` back."""
-    for field in range(BY_SCALE):
-        for k in range(scales.shape[1]):
-            scales[field, k] = entries[field * SCALES + k]
-    for k in range(_NUMBERS - _OWN):
-        row[_OWN + k] = entries[_FIRST + k]
+        if back:
+            row[_OWN + k] = entries[_FIRST + k]
+        else:
+            entries[_FIRST + k] = row[_OWN + k]
 
 
 @kernel
@@ -321,7 +323,8 @@ def advance_rows(
     """
     p, form, events = public[0], shape[0], lengths is not None
     numbers = rows.view(np.float64).reshape(rows.size, _NUMBERS)
-    scratch, settled = np.zeros(1, MEMORY), np.zeros(1, np.int64)
+    # Noise is that of the chain.
+    scratch, no_noise = few_zeros(_MEMORY), waiting[:0]
     waits, made = 0, 0
     for i in range(counts.size):
         row = rows[which[i]]
@@ -335,7 +338,7 @@ def advance_rows(
         at, to, left = starts[i] + row.taken, out_starts[i] + row.taken, counts[i] - row.taken
         part, length = values[at : at + left], np.int64(LENGTHS[int(row.exponent)])
         if season is None and not row.given and row.filled + left < length:
-            total, flags = sum_values(part, p.per_unit, top_of(p, row.unit), events)
+            total, flags = sum_values(part, p.per_unit, top_of(p, row.unit), lengths)
             if flags < 0:
                 return -1 - i
             publish_part(row.prediction, row.extra, row.catch, row.filled, p.theta, out[to : to + left])
@@ -344,14 +347,13 @@ def advance_rows(
         elif np.int64(row.position) + row.filled + left >= 1 << scales.shape[2]:
             row.stopped, left = REACHED, 0
         else:
-            own = scales[which[i]]
             if season is None:
-                waves, memory, entries = None, scratch[0], scratch.view(np.float64)
+                waves, memory = None, scratch.view(MEMORY)[0]
+                _move(numbers[which[i]], scales[which[i]], scratch, False)
             else:
                 waves = season[which[i]]
-                memory = waves.plain
-                entries = season.view(np.float64).reshape(season.size, _SEASON)[which[i]]
-            _load(numbers[which[i]], own, entries)
+                memory, entries = waves.plain, season.view(np.float64).reshape(season.size, _SEASON)[which[i]]
+                _move(numbers[which[i]], scales[which[i]], entries, False)
             if row.given == OF_ENDED:
                 group = memory.group
                 take_group(memory, np.float64(plus(row.group_sum, row.drawn)) / p.theta_steps, form)
@@ -359,7 +361,6 @@ def advance_rows(
                 if memory.group != group:
                     row.stopped = SCALED
             filled, known = row.filled, row.given
-            settled[0] = row.drawn
             bends = None if season is None else np.empty(left)
             used = sum_bound(
                 part,
@@ -367,7 +368,7 @@ def advance_rows(
                 top_of(p, memory.unit),
                 form,
                 lengths,
-                settled[:known],
+                no_noise,
                 row.chain,
                 distribution,
                 row,
@@ -382,12 +383,15 @@ def advance_rows(
             if known and row.closed:
                 # It was published already.
                 block = blocks[made]
-                out[to - 1] = publish_last(block, block.released, np.float64(length), p.theta, events, out[to - 1])
+                out[to - 1] = publish_last(block, np.float64(length), p.theta, events, out[to - 1])
             if bends is not None:
                 for k in range(used):
                     out[to + k] += p.theta * bends[k]
-            _store(numbers[which[i]], own, entries)
-            row.given, left = 0, used
+            if season is None:
+                _move(numbers[which[i]], scales[which[i]], scratch, True)
+            else:
+                _move(numbers[which[i]], scales[which[i]], entries, True)
+            left = used
             made += row.closed if ends.size else 0
         row.taken += left
         if ends.size:

@@ -265,8 +265,8 @@ def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, mos
 
     ``memory``: the fitted signal, differences seen by scale, mean of a value; ``lengths``: float64[EVENT_CLASSES].
     """
-    errors = np.zeros(EVENT_CLASSES)
-    independent = min(memory.white, max(memory.level, 0.0))
+    errors, most_white = few_zeros(EVENT_CLASSES), max(memory.level, 0.0)
+    independent = memory.white if memory.white < most_white else most_white
     seen = 0
     while seen < most and memory.counts[seen] < SEEN:
         seen += 1
@@ -512,17 +512,19 @@ def follow_growth(memory: Record, total: float, length: float, noises: float, sh
         factor = RISE_BY
         while certain > usual * unit * factor:
             factor *= RISE_BY
-        memory.jump = min(max(memory.jump * memory.jump, factor), MAX_JUMP)
-        memory.unit = min(unit * memory.jump, top)
+        jump = max(memory.jump * memory.jump, factor)
+        memory.jump = jump if jump < MAX_JUMP else MAX_JUMP
+        memory.unit = unit * memory.jump
     elif certain > (MAX_SWING if returned else MAX_RISE) * usual * unit:
         while memory.unit < top and certain > MAX_RISE * usual * memory.unit:
-            memory.unit = min(memory.unit * RISE_BY, top)
+            memory.unit *= RISE_BY
         memory.jump = np.sqrt(memory.jump)
     elif memory.jump > 0.0 or swings:
         while memory.unit > 1.0 and (mean + MARGIN * deviation) * RISE_BY < usual * memory.unit:
             memory.unit = max(memory.unit / RISE_BY, 1.0)
         if memory.unit == unit:
             memory.jump = np.sqrt(memory.jump) if memory.jump > RISE_BY * RISE_BY else 0.0
+    memory.unit = memory.unit if memory.unit < top else top
     memory.highest = max(memory.highest, memory.unit)
     if memory.unit > unit:
         if unit == 1.0 and usual == EMPTY_REFERENCE:

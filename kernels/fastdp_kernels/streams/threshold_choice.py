@@ -55,7 +55,8 @@ def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndar
             flags |= finite_flag(part[i])
             bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
         _count(bins, counts, lanes)
-    _join(lanes, counts)
+    for j in range(counts.size):
+        counts[j] += lanes[0, j] + lanes[1, j] + lanes[2, j]
     for i in range(pieces * PIECE, values.size):
         flags |= finite_flag(values[i])
         counts[np.int64(_bin(values[i], step, counts.size))] += 1
@@ -70,12 +71,6 @@ def _count(bins: np.ndarray, counts: np.ndarray, lanes: np.ndarray) -> None:
         second[bins[i + 1]] += 1
         third[bins[i + 2]] += 1
         fourth[bins[i + 3]] += 1
-
-
-@inline
-def _join(lanes: np.ndarray, counts: np.ndarray) -> None:
-    for j in range(counts.size):
-        counts[j] += lanes[0, j] + lanes[1, j] + lanes[2, j]
 
 
 @inline
@@ -114,7 +109,8 @@ def bin_eighths(
         for i in range(PIECE):
             bins[i] = np.uint32(_bin_of_eighth(part[i], steps_per_unit, top, first, borders))
         _count(bins, counts, lanes)
-    _join(lanes, counts)
+    for j in range(counts.size):
+        counts[j] += lanes[0, j] + lanes[1, j] + lanes[2, j]
     for i in range(pieces * PIECE, values.size):
         counts[_bin_of_eighth(values[i], steps_per_unit, top, first, borders)] += 1
 

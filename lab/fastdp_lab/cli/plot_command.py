@@ -19,7 +19,7 @@ PICTURES = "The folder of pictures; they replace those of the same name.  [defau
 @click.option("--group", default="all", show_default=True, help="Which queries: all, or a length class.")
 @click.option("--format", "formats", multiple=True, default=("png", "svg"), show_default=True)
 def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str, formats: tuple[str, ...]) -> None:
-    """Draw the results of "fastdp sweep": errors and thresholds against epsilon, parts of the error, streams.
+    """Draw the results of "fastdp bench": errors and thresholds against epsilon, parts of the error, streams.
 
     Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
     """

@@ -6,10 +6,12 @@ from fastdp_lab.datasets.files import PointStream, cut_events, load_circles, loa
 from fastdp_lab.datasets.synthetic import (
     concentric_circles,
     extend_by_reflection,
+    growing,
     hold_out_and_extend,
     made_up_check_ins,
     made_up_pickups,
     made_up_streets,
+    panel,
     table1,
 )
 
@@ -23,6 +25,7 @@ __all__ = [
     "dns_like_day",
     "extend_by_reflection",
     "fetch",
+    "growing",
     "hold_out_and_extend",
     "load_circles",
     "load_gowalla",
@@ -30,6 +33,7 @@ __all__ = [
     "made_up_check_ins",
     "made_up_pickups",
     "made_up_streets",
+    "panel",
     "parse",
     "table1",
 ]

@@ -119,6 +119,67 @@ def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
     return np.pad(states, (0, n - states.size))
 
 
+def growing(form: str, factor: float, n: int, begin: int, seed: int = 7) -> Integers:
+    """Gamma values of mean 10 whose scale grows by a factor behind its beginning: int64[n], at most 100,000.
+
+    Parameters
+    ----------
+    form : "ramp", "step" or "curve"
+        Straight on; at once, after a quarter; by rates.
+    factor : float
+        The scale at the end.
+    n, begin : int
+        Values in all, and those before the growth.
+    seed : int
+        Equal seeds give equal streams.
+    """
+    validation.choice("form", form, ("ramp", "step", "curve"))
+    n, begin = validation.integer("n", n, 1, 2**32), validation.integer("begin", begin, 0, n - 1)
+    generator = np.random.default_rng(validation.integer("seed", seed, 0))
+    place = (np.arange(n) - begin).clip(0) / (n - begin)
+    courses = {"ramp": 1.0 + (factor - 1.0) * place, "step": np.where(place >= 0.25, factor, 1.0)}
+    scale = courses.get(form, factor**place)
+    return np.rint(np.minimum(generator.gamma(2.0, 5.0, n) * scale, GROWTH_BOUND)).astype(np.int64)
+
+
+GROWTH_BOUND = 100_000.0
+#: Part of the persons who keep their answer from one step to the next.
+_STAY = 0.9
+
+
+def panel(course: str, steps: int, persons: int, levels: int = 1, total: bool = False, seed: int = 7) -> Integers:
+    """Answers from 0 to ``levels`` of the same persons at every step; or how many say 1 at each step.
+
+    Parameters
+    ----------
+    course : "still", "wave", "jump" or "rare"
+        Of the mean: constant; with the period of 24 steps; with a jump in the middle; near zero but for one burst.
+    steps, persons, levels : int
+        Sizes.
+    total : bool
+        Sums over persons, int64[steps], in place of int64[steps * persons].
+    seed : int
+        Equal seeds give equal streams.
+    """
+    validation.choice("course", course, ("still", "wave", "jump", "rare"))
+    generator, place = np.random.default_rng(validation.integer("seed", seed, 0)), np.arange(steps)
+    middle = {
+        "still": np.full(steps, 0.3),
+        "wave": 0.3 + 0.2 * np.sin(2.0 * np.pi * place / 24.0),
+        "jump": np.where(place < steps // 2, 0.2, 0.6),
+        "rare": np.where((place > steps // 3) & (place < steps // 3 + 20), 0.5, 0.01),
+    }[course]
+    answers = np.empty((steps, persons), np.int64)
+    present = generator.binomial(levels, middle[0], persons)
+    for t in range(steps):
+        renewed = generator.random(persons) > _STAY if t else np.zeros(persons, bool)
+        # A jump is everyone's.
+        renewed |= bool(t) and abs(middle[t] - middle[t - 1]) > 0.1
+        present = np.where(renewed, generator.binomial(levels, middle[t], persons), present)
+        answers[t] = present
+    return answers.sum(axis=1) if total else answers.ravel()
+
+
 @validation.plain
 def extend_by_reflection(values: Floats, n: int) -> Floats:
     """The first n of: values forward, backward, forward, ..."""

@@ -20,7 +20,7 @@ Examples
 from fastdp_lab.sweeps.figures import draw
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.results import load, read_manifest
-from fastdp_lab.sweeps.runner import check_data, cluster, run
+from fastdp_lab.sweeps.runner import check_data, cluster, run, timed
 from fastdp_lab.sweeps.specification import Specification, from_table, read_specification
 from fastdp_lab.sweeps.study import Maker, System
 from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS, SYSTEMS, RunResult, Setting
@@ -44,4 +44,5 @@ __all__ = [
     "read_manifest",
     "read_specification",
     "run",
+    "timed",
 ]

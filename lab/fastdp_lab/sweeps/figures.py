@@ -83,6 +83,7 @@ class Sweep:
     def __init__(self, folder: Path) -> None:
         self.manifest, rows = read_manifest(folder), load(folder)
         self.rows: DataFrame = rows[rows["queries"] > 0]
+        self.failed = rows["error"].dropna()
         if self.rows.empty:
             raise DataError(f"{folder}: every cell failed; the column error of its results says why")
         self._specification = self.manifest["specification"]
@@ -99,6 +100,83 @@ class Sweep:
         return any(
             each["system"] == "base" for each in self._specification["mechanisms"] if each["name"] == mechanism
         )
+
+
+#: Rivals that have a colour in pictures of many mechanisms; the others are grey.
+MAX_RIVALS = 5
+
+
+def draw_scores(scores: Any, seconds: Json, ours: set[str], folder: Path) -> Iterator[tuple[str, Path]]:
+    """Pictures of a suite's scores, each with the question that it answers.
+
+    Parameters
+    ----------
+    scores : fastdp_lab.sweeps.page.Scores
+        Of all mechanisms.
+    seconds : dict
+        Time a value, by mechanism.
+    ours : set of str
+        fastdp's own methods, which have a colour each, as the best rivals have.
+    folder : Path
+        Of the pictures.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    order = list(scores.overall.index)
+    named = [name for name in order if name in ours]
+    named += [name for name in order if name not in ours][:MAX_RIVALS]
+    styles = looks(named)
+    for name in ours:
+        styles[name]["linewidth"] = 2.4
+    questions = {
+        "kind": "Which mechanism for which queries?",
+        "epsilon": "Which mechanism for which budget?",
+        "dataset": "Which mechanism for which stream?",
+    }
+    for level, question in questions.items():
+        means = scores.by(level)
+        if means.shape[1] > 1:
+            yield question, _score_lines(means, styles, level, folder)
+    if seconds:
+        yield "What does accuracy cost in time?", _score_times(scores.overall, seconds, styles, folder)
+
+
+def _score_lines(means: DataFrame, styles: Styles, level: str, folder: Path) -> Path:
+    """A line a mechanism over the entries of a level."""
+    wide = max(7.0, 0.42 * means.shape[1] + 2.5)
+    figure, axes = grid(1, 1, "", width=wide, height=4.6)
+    (ax,), places = axes[0], np.arange(means.shape[1])
+    for name in means.index[::-1]:
+        style = styles.get(name, {"color": "#cccccc", "linewidth": 0.8, "zorder": 1})
+        (line,) = ax.plot(places, means.loc[name], **style)
+        line.set_label(name if name in styles else "")
+    labels = [f"{each:g}" if level == "epsilon" else str(each) for each in means.columns]
+    slant: Json = {"rotation": 40, "ha": "right"} if means.shape[1] > 6 else {}
+    ax.set_xticks(places, labels, **slant)
+    ax.set_xlabel(r"$\epsilon$" if level == "epsilon" else "")
+    return _saved(figure, ax, styles, folder / f"by_{level}.png")
+
+
+def _score_times(overall: Any, seconds: Json, styles: Styles, folder: Path) -> Path:
+    """A mark a mechanism: time and error."""
+    figure, axes = grid(1, 1, "", width=7.0, height=4.6)
+    ax = axes[0][0]
+    for name in overall.index[::-1]:
+        style = styles.get(name, {"color": "#cccccc", "marker": "."}) | {"linestyle": ""}
+        (line,) = ax.plot([1e6 * seconds.get(name, np.nan)], [overall[name]], **style)
+        line.set_label(name if name in styles else "")
+    ax.set_xscale("log")
+    ax.set_xlabel("microseconds a value, one core")
+    return _saved(figure, ax, styles, folder / "by_time.png")
+
+
+def _saved(figure: Figure, ax: Axes, styles: Styles, path: Path) -> Path:
+    """The picture with its legend, the better mechanisms first."""
+    ax.set_yscale("log")
+    ax.set_ylabel("error, as a multiple of the lowest")
+    handles = {line.get_label(): line for line in ax.lines if line.get_label() in styles}
+    legend(figure, {name: handles[name] for name in styles if name in handles})
+    figure.savefig(path)
+    return path
 
 
 def averaged(rows: DataFrame, metric: str) -> DataFrame:

@@ -39,7 +39,7 @@ from fastdp_lab.sweeps.study import (
     source_of,
     text,
 )
-from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS as SYSTEMS
+from fastdp_lab.sweeps.systems import point_systems as systems
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
@@ -184,7 +184,7 @@ class BoxWorkload:
 
     name: Name = "boxes"
     kind: str = "boxes"
-    times: Annotated[int, Meta(ge=2)] | tuple[Annotated[int, Meta(ge=0)], ...] = 11
+    times: Annotated[int, Meta(ge=1)] | tuple[Annotated[int, Meta(ge=0)], ...] = 11
     classes: Annotated[tuple[str, ...], Meta(min_length=1)] = CLASSES
     count: int | None = None
     fixed: bool = True
@@ -205,6 +205,8 @@ class BoxWorkload:
         """The batches after which queries are asked, of a stream with so many."""
         if isinstance(self.times, tuple):
             return self.times
+        if self.times == 1:
+            return (steps,)
         return tuple(np.unique(np.linspace(0, steps, self.times).astype(int)).tolist())
 
     def check(self, size: int) -> None:
@@ -339,7 +341,7 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
 
 def build(specification: Specification, mechanism: Mechanism, truth: Points, epsilon: float) -> Callable[[], Any]:
     """Repetitions share nothing but the truth."""
-    system = SYSTEMS[mechanism.system]
+    system = systems()[mechanism.system]
     run = system.build(truth.domain, epsilon, **mechanism.parameters)
 
     def run_cell(repetition: int, key: Key, seed: Callable[[Any], int]) -> tuple[float, list[Row]]:

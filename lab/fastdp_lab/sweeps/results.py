@@ -101,7 +101,7 @@ def read_manifest(folder: str | Path) -> Json:
     try:
         manifest: Json = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DataError(f"{folder}: no {MANIFEST} there; expected the folder of a sweep (fastdp sweep -o)") from None
+        raise DataError(f"{folder}: no {MANIFEST} there; expected the folder of a sweep (fastdp bench -o)") from None
     except ValueError as error:
         raise DataError(f"{path}: not readable ({error})") from None
     return manifest

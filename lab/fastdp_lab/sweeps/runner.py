@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import time
 from collections.abc import Generator, Iterator
 from concurrent import futures
 from concurrent.futures import Executor, Future
@@ -21,7 +22,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from fastdp import validation
+from fastdp import Key, validation
 from fastdp._lazy import imported
 from fastdp.errors import StateError
 from fastdp.kinds import Json
@@ -44,6 +45,26 @@ def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
         specification.check(truth)
         data[data_set.name] = truth.facts
     return data
+
+
+def timed(specification: Specification, folder: Path) -> dict[str, float]:
+    """Seconds a value of each mechanism on the first data set, by this thread: the least of three runs.
+
+    Of streams of points the queries are part of it.
+    """
+    data_set = specification.datasets[0]
+    truth, seconds = load_truth(data_set, folder), {}
+    alone = specification if hasattr(truth, "asked") else replace(specification, workloads=())
+    size = truth.facts.get("values", truth.facts.get("events"))
+    for mechanism in specification.mechanisms:
+        epsilon, spent = (mechanism.epsilons or specification.epsilons)[0], []
+        run_cell = specification.study.build(alone, mechanism, truth, epsilon)()
+        for number in range(3):
+            begin = time.perf_counter()
+            run_cell(number, Key.from_seed(number), lambda _: 0)
+            spent.append(time.perf_counter() - begin)
+        seconds[mechanism.name] = min(spent) / size
+    return seconds
 
 
 def run(

@@ -23,6 +23,7 @@ from msgspec import Meta
 from fastdp import Key, validation
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Json
+from fastdp_lab.mechanism import UNITS, registered
 from fastdp_lab.sweeps import points
 from fastdp_lab.sweeps import values as streams
 from fastdp_lab.sweeps.study import (
@@ -113,8 +114,7 @@ class Specification:
             "mechanisms": [(mechanism.name, epsilon) for mechanism, epsilon in self.pairs()],
         }
         for key, names in labels.items():
-            name, count = Counter(names).most_common(1)[0]
-            if count > 1:
+            for name, count in ((each, count) for each, count in Counter(names).items() if count > 1):
                 raise ParameterError(f"{key}: expected different names, there are {count} of {name!r}")
 
     @property
@@ -168,15 +168,19 @@ def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
 def read_specification(path: str | Path) -> Specification:
     """A specification from a TOML file; errors name the file and the key, tables counted from 0."""
     try:
-        table = tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable as TOML ({error})") from None
-    except RecursionError:
-        raise DataError(f"{path}: arrays or tables nested too deep to read; expected a few levels") from None
-    try:
-        return from_table(table)
+        return from_table(read_toml(path))
     except FastDPError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+def read_toml(path: str | Path) -> Json:
+    """The tables of a file."""
+    try:
+        return tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"not readable as TOML ({error})") from None
+    except RecursionError:
+        raise DataError("arrays or tables nested too deep to read; expected a few levels") from None
 
 
 def from_table(table: Table) -> Specification:
@@ -209,15 +213,27 @@ def _data_sets(top: Table) -> Iterator[DataSet]:
 
 
 def _mechanisms(top: Table, study: Any) -> Iterator[Mechanism]:
-    own = ("name", "system", "epsilons")
+    own, known = ("name", "system", "epsilons"), study.systems()
     for place, table in tables(top, "mechanisms"):
+        if "unit" in table:
+            check_keys(table, place, ("unit", "epsilons"))
+            yield from _registered(table, place)
+            continue
         check_keys(table, place, None, ("system",))
-        system = validation.choice(f"{place}.system", table["system"], tuple(study.SYSTEMS))
-        check_keys(table, place, (*own, *study.SYSTEMS[system].accepted))
+        system = validation.choice(f"{place}.system", table["system"], tuple(known))
+        check_keys(table, place, (*own, *known[system].accepted))
         name = text(f"{place}.name", table.get("name", system))
         given = {"system": system, "place": place, **({"epsilons": table["epsilons"]} if "epsilons" in table else {})}
         for suffix, chosen in _expand({key: table[key] for key in table if key not in own}, place):
             yield read(Mechanism, {**given, "name": name + suffix, "parameters": chosen}, place)
+
+
+def _registered(table: Table, place: str) -> Iterator[Mechanism]:
+    """Every registered mechanism of a unit, with its own parameters."""
+    unit = validation.choice(f"{place}.unit", table["unit"], tuple(UNITS))
+    given = {"place": place, **({"epsilons": table["epsilons"]} if "epsilons" in table else {})}
+    for name, each in registered(unit).items():
+        yield read(Mechanism, {**given, "name": name, "system": name, "parameters": dict(each.parameters)}, place)
 
 
 def _expand(table: Table, place: str) -> Iterator[tuple[str, Json]]:

@@ -2,8 +2,8 @@
 
 A study is a module, ``values`` or ``points``.  Its names, which the rest of a sweep uses:
 
-* ``METRICS``, ``WORKLOADS``, ``SYSTEMS``: all metrics; queries by default; systems by name; ``KEYS``: keys at the top
-  of a specification that the other study does not have;
+* ``METRICS``, ``WORKLOADS``, ``KEYS``: all metrics; queries by default; keys at the top of a specification that the
+  other study does not have; ``systems()``: systems by name;
 * ``claims(table)``, ``read_data_set(table, place, name, top)``, ``read_workload(table, place)``: whether a
   ``[[datasets]]`` table is of this study; records from tables;
 * ``build(specification, mechanism, truth, epsilon)``: a mechanism, checked, as a function without arguments, which

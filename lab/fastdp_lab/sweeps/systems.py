@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent, Zeros
 from fastdp_lab.baselines.w_event import SCHEMES, Scheme
+from fastdp_lab.mechanism import Answer, Mechanism, registered
 from fastdp_lab.sweeps.study import Make, System, build_parts, parameter_names
 
 
@@ -42,6 +44,12 @@ class Setting:
         The longest query.
     epsilon : float
         The cell's.
+    sensitivity : float or None
+        The most by which the unit of privacy changes one value; None is the bound.
+    w : int
+        Steps of a window.
+    persons : int
+        Values of one step, for mechanisms of the local model.
     """
 
     bound: float
@@ -49,6 +57,9 @@ class Setting:
     published: int
     max_range: int
     epsilon: float
+    sensitivity: float | None = None
+    w: int = 1
+    persons: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,8 @@ class RunResult:
         int64[k]), the sums before positions of the same mechanism without noise.
     splits : bool
         Whether noise and smoothing can be separated.
+    interval : callable or None
+        Low and high ends of intervals with probability 95 % for the same sums.
     """
 
     answer: Callable[[Indices, Indices], Floats]
@@ -78,6 +91,7 @@ class RunResult:
     smoother: Smoother | None = None
     exact: Callable[[Callable[[Indices], Floats], Indices], Floats] | None = None
     splits: bool = True
+    interval: Callable[[Indices, Indices], tuple[Floats, Floats]] | None = None
 
 
 Run = Callable[[Key], RunResult]
@@ -139,7 +153,10 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
             ).release(body)
             # Blocks that follow the stream would have other borders without noise.
             splits = not isinstance(perturber, Blocks)
-            return RunResult(release.sum, release.threshold, release.block, composition.smoother, splits=splits)
+            own_interval = release.interval if usual else None
+            return RunResult(
+                release.sum, release.threshold, release.block, composition.smoother, None, splits, own_interval
+            )
 
         return run
 
@@ -161,7 +178,7 @@ class _Chosen(Fixed):
 
 
 def _published(setting: Setting, release: Release) -> RunResult:
-    return RunResult(release.sum, release.threshold)
+    return RunResult(release.sum, release.threshold, interval=release.interval)
 
 
 def _whole(make: Make, result: Callable[[Setting, Any], RunResult], setting: Setting, **parameters: Any) -> Prepare:
@@ -186,10 +203,10 @@ def _revised(setting: Setting, release: Any) -> RunResult:
 
     It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
     """
-    answer, revision = release.revised.sum, release.revision
+    answer, revision, interval = release.revised.sum, release.revision, release.revised.interval
     if revision is None or revision.threshold != release.threshold:
         # Without noise theta would rise elsewhere.
-        return RunResult(answer, release.threshold, splits=False)
+        return RunResult(answer, release.threshold, splits=False, interval=interval)
 
     def exact(before: Callable[[Indices], Floats], stops: Indices) -> Floats:
         sums: Floats = replace(revision, totals=np.diff(before(revision.edges)) / revision.threshold).sums_before(
@@ -197,7 +214,7 @@ def _revised(setting: Setting, release: Any) -> RunResult:
         )
         return sums
 
-    return RunResult(answer, release.threshold, exact=exact)
+    return RunResult(answer, release.threshold, exact=exact, interval=interval)
 
 
 def _w_event(scheme: Scheme, setting: Setting, contributions: int = 1, **arguments: Any) -> WEvent:
@@ -227,6 +244,81 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     return prepare
 
 
+def _registered(mechanism: Mechanism, setting: Setting, **parameters: Any) -> Prepare:
+    """A mechanism of an entry point, whose answer has a number for each value or step."""
+    given = replace(mechanism, parameters={**mechanism.parameters, **parameters})
+    public: Json = {"bound": int(setting.bound), "sensitivity": setting.sensitivity or setting.bound, "w": setting.w}
+    public |= {"holdout": setting.holdout, "max_range": setting.max_range}
+
+    def prepare(values: Floats) -> Run:
+        whole = np.rint(values.clip(0.0, setting.bound)).astype(np.int64)
+        if mechanism.unit == "local":
+            whole = whole.reshape(-1, setting.persons)
+
+        def run(key: Key) -> RunResult:
+            found, shift = given.run(whole, setting.epsilon, key.reveal(), **public), setting.holdout
+            released = found.values if isinstance(found, Answer) else found
+            before = np.concatenate([[0.0], np.cumsum(released[shift:])])
+            interval = found.interval if isinstance(found, Answer) else None
+            return RunResult(
+                lambda starts, stops: before[stops] - before[starts],
+                math.nan,
+                interval=interval and (lambda starts, stops: interval(starts + shift, stops + shift)),
+            )
+
+        return run
+
+    return prepare
+
+
+class _Collected:
+    """The points of all batches so far, which a registered mechanism releases once."""
+
+    def __init__(self, mechanism: Mechanism, domain: Domain, epsilon: float, key: Key) -> None:
+        self._mechanism, self._domain, self._epsilon, self._key = mechanism, domain, epsilon, key
+        self._batches: list[Floats] = []
+        self.total, self.tree = math.nan, SimpleNamespace(n_leaves=math.nan)
+
+    def advance(self, added: Floats, removed: Floats) -> None:
+        """Keep a batch."""
+        if len(removed):
+            raise ParameterError(f"{self._mechanism.name}: expected a stream of points without deletion")
+        self._batches.append(added)
+
+    def sample(self) -> Floats:
+        """The released points, in the domain's coordinates."""
+        if not math.isnan(self.total):
+            raise ParameterError(f"times: expected one time, because {self._mechanism.name} releases once")
+        low, side = self._domain.lower, self._domain.upper - self._domain.lower
+        times = np.repeat(np.arange(len(self._batches)), [len(each) for each in self._batches])
+        unit = (np.concatenate(self._batches) - low) / side
+        found: Floats = self._mechanism.run(unit, self._epsilon, self._key.reveal(), times=times)
+        self.total = float(len(found))
+        return low + found.clip(0.0, 1.0) * side
+
+
+def _sampled(mechanism: Mechanism, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
+    given = replace(mechanism, parameters={**mechanism.parameters, **parameters})
+    return partial(_Collected, given, domain, epsilon)
+
+
+def with_registered(systems: Mapping[str, System], make: Make, units: tuple[str, ...]) -> dict[str, System]:
+    """These systems, and the mechanisms of entry points of some units; names that are taken stay."""
+    found = (each for unit in units for each in registered(unit).values())
+    added = {each.name: System(partial(make, each), tuple(each.parameters)) for each in found}
+    return {**systems, **added, **systems}
+
+
+def value_systems() -> dict[str, System]:
+    """All systems of streams of values."""
+    return with_registered(SYSTEMS, _registered, ("event", "w-event", "series", "local"))
+
+
+def point_systems() -> dict[str, System]:
+    """All systems of streams of points."""
+    return with_registered(SPATIAL_SYSTEMS, _sampled, ("points",))
+
+
 def _system(make: Make, accepted: tuple[str, ...], result: Any = _published) -> System:
     return System(partial(_whole, make, result), accepted)
 
@@ -254,6 +346,11 @@ SYSTEMS: dict[str, System] = {
     },
     "base": System(_zeros, ("threshold",)),
 }
+
+
+#: Systems that are fastdp's own methods, not baselines of papers.
+OURS = {*SYSTEMS} - {*_W_EVENT.values(), "base"} | {"phdstream", "adaptive_phdstream"}
+OURS |= {"ToPS", "PAK", "Adaptive", "release", "ToPL", "PHDStream"}
 
 
 def _points(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:

@@ -34,17 +34,19 @@ from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
+from fastdp_lab.datasets.synthetic import GROWTH_BOUND
 from fastdp_lab.queries import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Row, Table, check_keys, placed, read
-from fastdp_lab.sweeps.systems import SYSTEMS, RunResult, Setting
+from fastdp_lab.sweeps.systems import RunResult, Setting
+from fastdp_lab.sweeps.systems import value_systems as systems
 
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
-METRICS, KEYS = (*ERRORS, "parts"), ("holdout", "max_range", "truth")
+METRICS, KEYS = (*ERRORS, "parts", "coverage"), ("holdout", "max_range", "truth")
 #: Relative errors divide at least by this, in units of the input.
 FLOOR = 1.0
 Longest = Annotated[int, Meta(ge=1, le=2**40)]
@@ -65,17 +67,31 @@ def _table1_bound(parameters: Table) -> Json:
     return {"bound": float(TABLE1[stream].bound)}
 
 
+def _panel_facts(parameters: Table) -> Json:
+    """Sums over persons change by one where a person changes."""
+    levels, persons = parameters.get("levels", 1), parameters.get("persons", 1)
+    if parameters.get("total", False):
+        return {"bound": float(persons), "sensitivity": 1.0}
+    return {"bound": float(levels), "persons": persons}
+
+
 #: Generators by their name in a specification; add others here.
 GENERATORS: dict[str, Maker] = {
     "table1": Maker(datasets.table1, _table1_bound),
     "dns_like_day": Maker(datasets.dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
+    "growing": Maker(datasets.growing, lambda parameters: {"bound": GROWTH_BOUND}),
+    "panel": Maker(datasets.panel, _panel_facts),
 }
-_FIELDS = ("bound", "published", "holdout", "max_range", "overlap")
+_FIELDS = ("bound", "published", "holdout", "max_range", "overlap", "sensitivity", "w", "persons")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSet(DataSet):
-    """A stream of values to publish."""
+    """A stream of values to publish.
+
+    Registered mechanisms are told ``sensitivity`` and ``w`` (:class:`fastdp_lab.mechanism.Mechanism`); of ``persons``
+    values of a step the mean is asked for.
+    """
 
     bound: Positive
     holdout: Annotated[int, Meta(ge=0)]
@@ -83,6 +99,14 @@ class ValueSet(DataSet):
     column: Name | None = None
     published: Count | None = None
     overlap: bool = False
+    sensitivity: Positive | None = None
+    w: Count = 1
+    persons: Count = 1
+
+    def __post_init__(self) -> None:
+        """Nothing is held out where a step has many persons."""
+        if self.persons > 1 and (self.holdout or (self.published or 0) % self.persons):
+            raise ParameterError(f"persons = {self.persons}: expected holdout = 0, and whole steps of values")
 
     def load(self, folder: Path) -> Values:
         """The hold-out and then the published part."""
@@ -134,7 +158,8 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
             chosen |= maker.defaults(parameters)
     elif kind == "download" and CATALOGUE[source].bound is not None:
         chosen["bound"] = CATALOGUE[source].bound
-    chosen |= {key: table[key] for key in own if key in table}
+    # What a generator takes is not a field too.
+    chosen |= {key: table[key] for key in own if key in table and key not in accepted}
     identity = {"name": name, "kind": kind, "source": source, "parameters": parameters, "place": place}
     return read(ValueSet, {**chosen, **identity}, place)
 
@@ -200,10 +225,11 @@ class Values:
         """Length of the published part."""
         return self.body.size
 
-    @property
+    @cached_property
     def body(self) -> Floats:
-        """The published part."""
-        return self.values[self.data_set.holdout :]
+        """The published part; of many persons the mean of each step."""
+        persons, values = self.data_set.persons, self.values[self.data_set.holdout :]
+        return values if persons == 1 else values.reshape(-1, persons).mean(axis=1)
 
     @cached_property
     def prefix(self) -> Floats:
@@ -295,6 +321,7 @@ def measure(
         raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
     lengths = (stops - starts).astype(np.float64)
     further: Json = {"mmse": lengths, "mmae": lengths}
+    ends = result.interval(starts, stops) if "coverage" in specification.metrics and result.interval else None
     for label, which in groups:
         exact, private = truth[which], answers[which]
         row = [float(exact.mean()), float(private.mean())]
@@ -306,13 +333,23 @@ def measure(
         if "parts" in specification.metrics:
             for part in split.values():
                 row += [float(np.mean(part[which] ** 2)), float(np.mean(part[which]))]
+        if "coverage" in specification.metrics:
+            row += [math.nan, math.nan] if ends is None else _covered(exact, *(each[which] for each in ends))
         yield workload.name, label, exact.size, row
+
+
+def _covered(truth: Floats, low: Floats, high: Floats) -> list[float]:
+    """The part of intervals that hold, and their mean width."""
+    # Ends that differ from an exact truth by rounding alone hold.
+    slack = 1e-9 * np.maximum(1.0, np.abs(truth))
+    return [float(np.mean((low <= truth + slack) & (truth <= high + slack))), float(np.mean(high - low))]
 
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Columns of numbers in the results, for the metrics of a specification."""
     parts = tuple(f"{part}_{kind}" for part in PARTS for kind in ("mse", "mean")) if "parts" in chosen else ()
-    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts)
+    covered = ("coverage", "width") if "coverage" in chosen else ()
+    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts, *covered)
 
 
 def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:
@@ -323,8 +360,9 @@ def build(specification: Specification, mechanism: Mechanism, stream: Values, ep
             f"renewal = {validation.shown(parameters['renewal'])}: expected none where truth = 'clipped', because "
             "thresholds that change leave no one truth"
         )
-    setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon)
-    system = SYSTEMS[mechanism.system].build(setting, **parameters)
+    public = data_set.sensitivity, data_set.w, data_set.persons
+    setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon, *public)
+    system = systems()[mechanism.system].build(setting, **parameters)
 
     def prepare() -> Any:
         run = system(stream.values)

@@ -14,7 +14,7 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.chain_keys import StepNoise, bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.streams.array_rule import ArrayRule, shares_of_sums
+from fastdp.streams.array_rule import ArrayRule, array_rule, shares_of_sums
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
@@ -346,7 +346,7 @@ def whole(rng: Generator, kind: type[ArrayRule] = ArrayRule) -> Instance:
     rule = pick(rng, None, None, None, Fixed(4.0), noisy_choice(rng))
     x = values_of(rng, size)
     there = altered(rng, x, place_of(rng, size, 0, 16))
-    make = partial(kind, size, epsilon, BOUND, threshold=rule)
+    make = partial(array_rule, size, epsilon, BOUND, threshold=rule, kind=kind)
     return Instance(epsilon, partial(see_whole, make), x, there, partial(array_shifts, make, x, there))
 
 

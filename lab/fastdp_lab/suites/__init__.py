@@ -1,0 +1,123 @@
+"""The suites of ``fastdp bench``: each TOML file here is a specification of a sweep, with a few keys of its own.
+
+A suite is a file, or all files whose names begin with the suite's name (``tops_figure_3``, ...).  Keys besides those
+of a specification:
+
+* ``unit``: what epsilon protects (:data:`fastdp_lab.mechanism.UNITS`);
+* ``quick``: keys of the specification that ``--quick`` replaces;
+* ``about``: the subject; ``tuned``: data sets that served to tune constants of fastdp;
+* ``[[claims]]``: statements of a paper and the rule that decides each (:class:`fastdp_lab.sweeps.claims.Claim`);
+* ``optional = true`` in ``[[datasets]]``: left out unless ``--data`` has its file.
+
+With ``--data`` the real streams of ``real.json`` take the place of synthetic ones of the same name.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastdp import validation
+from fastdp.errors import FastDPError
+from fastdp.kinds import Json
+from fastdp_lab.sweeps.claims import Claim
+from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
+from fastdp_lab.sweeps.study import check_keys, read, tables
+
+HERE = Path(__file__).parent
+_OWN = ("unit", "quick", "claims", "about", "tuned")
+#: Keys of a synthetic stream that a real one does not have.
+_SYNTHETIC = ("name", "generator", "stream", "n", "order", "seed")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One specification with what its page says.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    specification : Specification
+        What is run.
+    unit : str or None
+        What epsilon protects, where it is one thing.
+    claims : tuple of Claim
+        Statements that the results decide.
+    about : str
+        The subject, in a sentence or two.
+    tuned : tuple of str
+        Data sets that served to tune constants of fastdp.
+    """
+
+    name: str
+    specification: Specification
+    unit: str | None = None
+    claims: tuple[Claim, ...] = field(default=())
+    about: str = ""
+    tuned: tuple[str, ...] = ()
+
+
+def names() -> dict[str, str]:
+    """Every suite by name, with its title; files with a common first word are one suite too."""
+    titles = {path.stem: tomllib.loads(path.read_text("utf-8"))["name"] for path in sorted(HERE.glob("*.toml"))}
+    words: dict[str, list[str]] = {}
+    for name in titles:
+        words.setdefault(name.partition("_")[0], []).append(name)
+    together = {word: f"the {len(each)} below" for word, each in words.items() if word not in titles}
+    return dict(sorted({**titles, **together}.items()))
+
+
+def of_name(name: str, *, data: Path | None = None, quick: bool = False) -> list[Suite]:
+    """The suites of a name, ParameterError if there is none.
+
+    Parameters
+    ----------
+    name : str
+        Of a file here, or its first word.
+    data : Path, optional
+        A folder with files of real streams.
+    quick : bool
+        Fewer repetitions and budgets, to see the shape.
+    """
+    validation.choice("suite", name, tuple(names()))
+    paths = [HERE / f"{name}.toml"]
+    if not paths[0].exists():
+        paths = sorted(HERE.glob(f"{name}_*.toml"))
+    return [from_file(path, data=data, quick=quick) for path in paths]
+
+
+def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> Suite:
+    """A suite, or any specification, from its file; errors name the file and the key."""
+    try:
+        table = read_toml(path)
+        own = {key: table.pop(key) for key in _OWN if key in table}
+        claims = tuple(read(Claim, each, place) for place, each in (tables(own, "claims") if "claims" in own else ()))
+        if quick:
+            check_keys(own.get("quick", {}), "quick", ("repetitions", "epsilons"))
+            table |= own.get("quick", {"repetitions": 2})
+        # Other errors of this key are found below.
+        if isinstance(table.get("datasets"), list):
+            table["datasets"] = list(_present(table["datasets"], data))
+        told = own.get("unit"), claims, own.get("about", ""), tuple(own.get("tuned", ()))
+        return Suite(path.stem, from_table(table), *told)
+    except FastDPError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def _present(data_sets: list[Json], folder: Path | None) -> Iterator[Json]:
+    """The tables of data sets whose files are there, real streams in place of synthetic ones."""
+    for table in data_sets:
+        if not isinstance(table, dict):
+            yield table
+            continue
+        each: dict[str, Any] = dict(table)
+        optional, real = each.pop("optional", False), each.pop("real", None)
+        if optional and (folder is None or not (folder / each["file"]).is_file()):
+            continue
+        if real is not None and folder is not None and (folder / real["file"]).is_file():
+            each = {key: value for key, value in each.items() if key not in _SYNTHETIC} | real
+        yield each

@@ -1,0 +1,216 @@
+"""What holds for every mechanism that enters the suites: unit, budget, determinism of the key, shapes; verdicts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from fastdp.errors import ParameterError
+from fastdp_lab.mechanism import UNITS, Answer, Mechanism, registered
+from fastdp_lab.sweeps.claims import Claim, decide
+from fastdp_lab.sweeps.systems import OURS
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed")
+
+# Inputs are short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+
+HERE = Path(__file__).parent
+MECHANISMS = registered()
+STEPS, W, PERSONS = 64, 4, 3
+#: Runs of each of two neighbours, and the probability that a mechanism that keeps its budget fails.
+RUNS, ALARM = 800, 1e-8
+
+
+def public_of(unit: str, bound: int = 8) -> dict[str, Any]:
+    if unit == "points":
+        return {"times": np.repeat(np.arange(4), STEPS // 4)}
+    held = 0 if unit in ("series", "local") else STEPS // 4
+    w = {"w-event": W, "local": W}.get(unit, 1)
+    return {"bound": bound, "sensitivity": float(bound), "w": w, "holdout": held, "max_range": STEPS - held}
+
+
+def neighbours(unit: str, bound: int = 8) -> tuple[Any, Any, Any]:
+    """Two inputs that differ in one unit as much as they can, and a statistic that sees it."""
+    if unit == "points":
+        near, far = np.full((STEPS, 2), 0.9), np.full((STEPS, 2), 0.9)
+        far[STEPS // 2] = 0.1
+        return near, far, lambda found: float((found < 0.5).all(axis=1).sum())
+    if unit == "local":
+        low = np.zeros((STEPS, PERSONS), np.int64)
+        high = low.copy()
+        high[:W, 0] = bound
+        return low, high, lambda found: float(found[:W].sum())
+    low, start = np.zeros(STEPS, np.int64), STEPS // 2
+    length = {"event": 1, "w-event": W, "series": STEPS}[unit]
+    changed = slice(0, STEPS) if length == STEPS else slice(start, start + length)
+    high = low.copy()
+    high[changed] = bound
+    return low, high, lambda found: float(found[changed].sum())
+
+
+def released(mechanism: Mechanism, values: Any, key: int, epsilon: float = 1.0) -> Any:
+    found = mechanism.run(values, epsilon, key.to_bytes(32, "big"), **public_of(mechanism.unit))
+    return found.values if isinstance(found, Answer) else found
+
+
+def test_the_units_that_suites_need_have_contestants() -> None:
+    assert {each.unit for each in MECHANISMS.values()} <= set(UNITS)
+    assert "event" in {each.unit for each in MECHANISMS.values()}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_an_answer_follows_from_its_key(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    assert len(mechanism.source) > 10
+    _, values, _ = neighbours(mechanism.unit)
+    kept = values.copy()
+    first, again, other = (released(mechanism, values, key) for key in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert first.shape != other.shape or (first != other).any()
+    np.testing.assert_array_equal(values, kept)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "name", [name for name, each in MECHANISMS.items() if each.breaks is None and name not in OURS]
+)
+def test_neighbours_are_not_told_apart_by_more_than_the_budget(name: str) -> None:
+    """A lower bound on epsilon from runs; those that break their claim say so, fastdp's own are audited elsewhere."""
+    assert least_epsilon(MECHANISMS[name], 1.0) <= 1.0
+
+
+def least_epsilon(mechanism: Mechanism, epsilon: float) -> float:
+    """Clopper-Pearson's lower bound from the best of some thresholds, chosen on the first half of the runs."""
+    low, high, statistic = neighbours(mechanism.unit)
+    runs = [
+        np.array([statistic(released(mechanism, values, begin + k, epsilon)) for k in range(RUNS)])
+        for begin, values in ((10**6, low), (2 * 10**6, high))
+    ]
+    (first, second), half = runs, RUNS // 2
+    cuts = np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.05, 0.95, 19))
+    part = [np.array([(each[:half] > cut).mean() for cut in cuts]) for each in (first, second)]
+    cut = cuts[np.argmax(np.log((part[1] + 0.01) / (part[0] + 0.01)))]
+    tests = RUNS - half
+    count = [int((each[half:] > cut).sum()) for each in (first, second)]
+    # Half of the probability of an alarm for each of the two.
+    most = beta.ppf(1 - ALARM / 2, count[0] + 1, tests - count[0]) if count[0] < tests else 1.0
+    least = beta.ppf(ALARM / 2, count[1], tests - count[1] + 1) if count[1] else 0.0
+    return float(np.log(max(least, 1e-300) / most))
+
+
+@pytest.mark.statistical
+def test_a_mechanism_with_too_little_noise_is_told() -> None:
+    def release(values: Any, epsilon: float, key: bytes, *, bound: int) -> Any:
+        noise = np.random.default_rng(int.from_bytes(key, "big")).laplace(0.0, bound / (4.0 * epsilon), values.size)
+        return values + noise
+
+    assert least_epsilon(Mechanism("too loud", "event", release, "tests of fastdp"), 1.0) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda values, epsilon, key: values, "int64[64]: expected finite float64[64]"),
+        (lambda values, epsilon, key: values[1:] * 1.0, "float64[63]"),
+        (lambda values, epsilon, key: values * np.inf, "expected finite"),
+    ],
+)
+def test_answers_of_another_shape_are_refused(answer: Any, said: str) -> None:
+    mechanism = Mechanism("wrong", "event", answer, "tests of fastdp")
+    with pytest.raises(ParameterError) as found, np.errstate(invalid="ignore"):
+        mechanism.run(np.zeros(64, np.int64), 1.0, bytes(32), **public_of("event"))
+    assert said in str(found.value)
+
+
+def test_declarations_are_checked() -> None:
+    for given, said in (
+        (("x", "user", len, "s"), "unit = 'user': expected one of"),
+        (("", "event", len, "s"), "name = '': expected a text"),
+        (("x", "event", 3, "s"), "release = 3: expected a function"),
+        (("x", "event", lambda values, epsilon, key: values, "s", {"more": 1}), "release has no {'more'}"),
+    ):
+        with pytest.raises(ParameterError) as found:
+            Mechanism(*given)  # type: ignore[arg-type]
+        assert said in str(found.value)
+
+
+SPECIFICATION = """
+name = "Strangers"
+epsilons = [1.0]
+holdout = 100
+max_range = 500
+metrics = ["mse", "coverage"]
+unit = "event"
+[[datasets]]
+name = "POS"
+generator = "table1"
+stream = "pos"
+n = 600
+[[mechanisms]]
+unit = "event"
+[[workloads]]
+kind = "random_ranges"
+"""
+
+
+@pytest.mark.slow
+def test_a_mechanism_of_a_stranger_is_run_and_in_the_page(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPECIFICATION)
+    path = os.pathsep.join([str(HERE / "stranger"), *(each for each in sys.path if each)])
+    command = "from fastdp_lab.cli.bench_command import bench; bench()"
+    given = [str(tmp_path / "spec.toml"), "-o", str(tmp_path / "out"), "--archive"]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *given],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_parquet(tmp_path / "out" / "results.parquet")
+    assert set(rows["mechanism"]) > {"stranger's cells", "Laplace"}
+    mine = rows[rows["mechanism"] == "stranger's cells"]
+    assert mine["error"].isna().all()
+    assert mine["coverage"].iloc[0] > 0.9
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert page.count("stranger&#x27;s cells") >= 2, "in the table, and with its source"
+    assert "tests of fastdp" in page
+    assert (tmp_path / "out.zip").stat().st_size > 1000
+    assert "stranger's cells" not in MECHANISMS
+
+
+def frame(**errors: tuple[float, ...]) -> Any:
+    """Errors of repetitions by mechanism, the same in two data sets."""
+    return pd.DataFrame(
+        [
+            {"dataset": name, "epsilon": 1.0, "workload": "w", "group": "all", "repetition": k}
+            | {"mechanism": mechanism, "mse": error}
+            for name in "ab"
+            for mechanism, every in errors.items()
+            for k, error in enumerate(every)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("worse", "rule", "found"),
+    [
+        ((20.0, 22.0, 21.0), {"least": 10.0}, "agrees"),
+        ((20.0, 22.0, 21.0), {"least": 30.0}, "differs"),
+        ((20.0, 22.0, 21.0), {"least": 5.0, "most": 15.0}, "differs"),
+        ((1.0, 40.0, 22.0), {"least": 10.0}, "open"),
+    ],
+)
+def test_the_rule_decides(worse: tuple[float, ...], rule: dict[str, float], found: str) -> None:
+    verdict = decide(Claim("a is better", "a", "b", **rule), frame(a=(1.0, 1.0, 1.0), b=worse))
+    assert verdict.found == found
+    assert (verdict.cells, verdict.repetitions) == (2, 3)
+    assert verdict.ratios == pytest.approx([21.0] * 3)
