@@ -97,8 +97,9 @@ class TablePlan:
     outcomes: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
     #: Ends of the time taken from the table: "first", "last".
     taken: tuple[str, ...] = ()
-    #: Of the numbers that have noise in place of windows.
+    #: Of the numbers that have noise in place of windows, which hold at least so many rows at the clip.
     basis: Basis | None = None
+    most_counted: int = 0
 
     rule: ClassVar[int] = 2
 

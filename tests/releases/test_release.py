@@ -82,7 +82,8 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
         release, noise=release.noise and dataclasses.replace(release.noise, bounded=False, kind="blocks")
     )
     assert "  intervals  for true sums\n" in repr(other)
-    whole = dataclasses.replace(release.noise, kind="blocks", bound=release.threshold) if release.noise else None
+    lowest = release.threshold if release.revision is None else release.revision.thetas.min()
+    whole = dataclasses.replace(release.noise, kind="blocks", bound=lowest) if release.noise else None
     assert ("  intervals  for true sums\n" in repr(dataclasses.replace(release, noise=whole))) == (whole is not None)
     assert "  intervals  none: the noise of sums is not stated\n" in repr(dataclasses.replace(release, noise=None))
     assert max(map(len, shown)) < 200
