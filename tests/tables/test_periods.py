@@ -30,6 +30,7 @@ SHAPES: dict[str, tuple[str, str, list[str], int, dict[str, Any]]] = {
             "by": "key",
             "keys": ["a", "b"],
             "delta": 1e-6,
+            "of_person": 1,
         },
     ),
     "days of months": ("1d", "1mo", ["2024-02-01", "2024-03-01", "2024-04-01"], 31, {"bounds": 3.0, "epsilon": 40.0}),
@@ -50,7 +51,8 @@ def rows_of(begin: str, end: str, hours: int, seed: int) -> pd.DataFrame:
 def arguments(shape: str) -> tuple[fastdp.Time, dict[str, Any], list[str]]:
     every, per, ends, rows, more = SHAPES[shape]
     more = dict(more)
-    unit = fastdp.Person("who", rows=rows, per=per, per_window=1, basis=more.pop("basis", "calendar"))
+    own = {"basis": more.pop("basis", "calendar"), "keys": more.pop("of_person", None)}
+    unit = fastdp.Person("who", rows=rows, per=per, per_window=1, **own)
     time = fastdp.Time("at", every, start=ends[0], **more.pop("time", {}))
     given = {"epsilon": 1.0, "bounds": fastdp.Value(clip=2.0), "unit": unit, **more}
     return time, given | ({} if "seed" in more else {"key": SECRET}), ends
