@@ -116,6 +116,8 @@ def check_online(plan: TablePlan) -> None:
         raise refusal("others", True, "False online, where a key may appear later")
     if not plan.bounds_rows:
         return
+    if plan.unit.keys is not None and not plan.by_period:
+        raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
     if plan.periods is None:
         bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
         raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")

@@ -1,4 +1,4 @@
-"""State of ``Windows`` between calls: rows of open windows, and private keys so far; and the reading of a single row.
+"""State of ``Windows`` between calls: which windows are open, their rows, and private keys so far.
 
 A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it (``docs/tables.md``,
 "Private keys online").
@@ -6,17 +6,11 @@ A key appears, once, when its running weight with fresh noise N passes T + Z, Z 
 
 from __future__ import annotations
 
-import hashlib
-import math
-import re
-import struct
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,96 +24,55 @@ from fastdp.tables.columns import Keys, Numbers, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.quantities import CellRows
 from fastdp.tables.shares import Shares
-from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND
-from fastdp.units import instant as clock_instant
+from fastdp.units import LAST
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fastdp.data.calendar import Time
+    from fastdp.data.calendar import Calendar
     from fastdp.tables.plan import TablePlan
-
-#: Length of the text of a UUID, whose letters may be of either case.
-_UUID = 36
-#: Texts of times that Arrow and Python read alike.
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\d[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.(?:\d{3}){1,2})?)?(?:Z|[+-][01]\d:[0-5]\d)?",
-    re.ASCII,
-)
-#: Whole numbers up to here are floats.
-_EXACT = 2**53
-_TIMES = np.dtype("M8[us]")
-T = TypeVar("T")
-
-
-def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
-    """The only row of columns of these names, each entry read; None if one is given in another way."""
-    if not names:
-        return () if given is None else None
-    columns = [given.get(each) for each in names] if type(given) is dict else [given]
-    found = [entry for column in columns if (entry := read(column)) is not None]
-    return tuple(found) if len(found) == len(columns) == len(names) else None
-
-
-def _only(column: Any) -> Any:
-    """The entry of a list or array of one, of Python's types but for times of NumPy; else None."""
-    listed = type(column) is list or (type(column) is np.ndarray and column.ndim == 1 and column.dtype.kind in "iufM")
-    if not listed or len(column) != 1:
-        return None
-    entry = column[0]
-    return entry.item() if isinstance(entry, np.generic) and type(entry) is not np.datetime64 else entry
-
-
-def _is_int64(entry: Any) -> bool:
-    return type(entry) is int and -(2**63) <= entry < 2**63
-
-
-def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
-    """Instant of a datetime or its ISO text; with a zone only where windows have one."""
-    entry = _only(times)
-    if type(entry) is np.datetime64 and zone is None:
-        entry = entry.astype(_TIMES).item()
-    if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
-        with suppress(ValueError):
-            entry = datetime.fromisoformat(entry)
-    if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
-        return None
-    moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
-    return moment if FIRST <= moment <= LAST else None
-
-
-def number(values: Any) -> float | None:
-    """A finite float, or a whole number that is one."""
-    entry = _only(values)
-    if type(entry) is int and -_EXACT <= entry <= _EXACT:
-        return float(entry)
-    return entry if type(entry) is float and math.isfinite(entry) else None
-
-
-def name(keys: Any) -> str | int | None:
-    """A text or int64."""
-    entry = _only(keys)
-    return entry if type(entry) is str or _is_int64(entry) else None
-
-
-def person(persons: Any) -> tuple[int, int] | None:
-    """Digest of a person by a whole number, or by a text that is spelled in one way."""
-    entry = _only(persons)
-    if _is_int64(entry):
-        text = str(entry)
-    elif type(entry) is str and len(entry) != _UUID and entry.isascii():
-        text = entry
-    else:
-        return None
-    digest = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
-    found: tuple[int, int] = struct.unpack("<2q", digest)
-    return found
 
 
 def texts(entries: Sequence[object]) -> list[pa.Array]:
     """Columns of a row's key."""
     return [as_texts(as_arrow([each], "keys")) for each in entries]
+
+
+class Closing(NamedTuple):
+    """Windows that a public clock closes: each at its end, or all of a period at its end."""
+
+    calendar: Calendar
+    periods: Calendar | None
+    #: The window after the last.
+    stop: int
+
+    def number(self, clock: int) -> int:
+        """The first window that is open then."""
+        if self.periods is None:
+            return min(self.calendar.number(min(clock, LAST)), self.stop)
+        return int(self.numbers(np.array([min(clock, LAST)]))[0])
+
+    def numbers(self, clock: Integers) -> Integers:
+        found = self.calendar.numbers(clock)
+        if self.periods is not None:
+            numbers = self.periods.numbers(clock)
+            low, high = int(numbers.min()), int(numbers.max())
+            begins = self.calendar.numbers(self.periods.edges(low, high)[numbers - low])
+            found = np.where(found < self.stop, begins, found)
+        return np.minimum(found, self.stop)
+
+    def end(self, first: int) -> int:
+        """The window after those that close with the open one of this number."""
+        if self.periods is None:
+            return first + 1
+        period = self.periods.number(self.calendar.edge(first))
+        return min(self.calendar.number(self.periods.edge(period + 1)), self.stop)
+
+    def next(self, first: int, clock: int) -> int:
+        """The first window that a call leaves open: periods are closed one by one, each a table."""
+        found = max(first, self.number(clock))
+        return found if self.periods is None or found == first else self.end(first)
 
 
 #: Rows of closed windows stay as long as they are no more than the others, or than these; so do rows of one cell.

@@ -19,10 +19,11 @@ from fastdp.noise.key import Key
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import single_caller
 from fastdp.tables.arguments import PrivateKeys, Value, values_of
+from fastdp.tables.arriving import Batch
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import statistics_of
 from fastdp.tables.table import Table
-from fastdp.tables.windows_machine import Batch, WindowsMachine, WindowsState
+from fastdp.tables.windows_machine import WindowsMachine, WindowsState
 from fastdp.units import ONE_ROW, Unit, parse_length
 from fastdp.validation import refusal
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 
-from fastdp.data.calendar import Calendar, Time, as_instant
-from fastdp.data.column import arrow, as_arrow, as_column, as_floats
+from fastdp.data.calendar import Calendar, Time
+from fastdp.data.column import arrow
 from fastdp.data.source import Source
-from fastdp.data.times import times_of
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Flags, Floats, Integers
+from fastdp.kinds import Array, Flags, Integers
 from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.codec import COUNT, DERIVED, INT64, Packed
 from fastdp.state.machine import Machine, Record, Transition
-from fastdp.tables import online
 from fastdp.tables.arguments import PrivateKeys, Value
+from fastdp.tables.arriving import Arriving, Batch
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_texts, digests_of
+from fastdp.tables.columns import digests_of
 from fastdp.tables.functions import check_online, make_plan
-from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
+from fastdp.tables.online import Closing, KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, texts, weights_of
 from fastdp.tables.online_reach import Reached
 from fastdp.tables.paths import with_path
 from fastdp.tables.plan import MAX_CELLS, TablePlan
@@ -40,33 +39,16 @@ from fastdp.tables.rows import (
     Ends,
     PersonRows,
     check_finite,
-    column_values,
-    finite_values,
     hash_keys,
     hashing_of,
 )
 from fastdp.tables.shares import Shares, shares_of
 from fastdp.tables.statistics import statistic
 from fastdp.tables.sums import exact_sums, release
-from fastdp.units import LAST, Unit, parse_length
+from fastdp.units import Unit, parse_length
 
 log = logging.getLogger("fastdp")
 _NO_ROWS = Waiting.none(0, merges=False)
-#: The clock of a call with rows.
-_NEVER = int(np.iinfo(np.int64).min)
-
-
-class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
-
-    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's number or entries.
-    """
-
-    times: Integers
-    values: Floats
-    keys: Any
-    digests: Integers
-    to: int
 
 
 @dataclass(frozen=True)
@@ -90,42 +72,6 @@ class WindowsState:
 
     def __repr__(self) -> str:
         return f"WindowsState(calls={self.calls}, closed={self.closed})"
-
-
-class Closing(NamedTuple):
-    """Windows that a public clock closes: each at its end, or all of a period at its end."""
-
-    calendar: Calendar
-    periods: Calendar | None
-    #: The window after the last.
-    stop: int
-
-    def number(self, clock: int) -> int:
-        """The first window that is open then."""
-        if self.periods is None:
-            return min(self.calendar.number(min(clock, LAST)), self.stop)
-        return int(self.numbers(np.array([min(clock, LAST)]))[0])
-
-    def numbers(self, clock: Integers) -> Integers:
-        found = self.calendar.numbers(clock)
-        if self.periods is not None:
-            numbers = self.periods.numbers(clock)
-            low, high = int(numbers.min()), int(numbers.max())
-            begins = self.calendar.numbers(self.periods.edges(low, high)[numbers - low])
-            found = np.where(found < self.stop, begins, found)
-        return np.minimum(found, self.stop)
-
-    def end(self, first: int) -> int:
-        """The window after those that close with the open one of this number."""
-        if self.periods is None:
-            return first + 1
-        period = self.periods.number(self.calendar.edge(first))
-        return min(self.calendar.number(self.periods.edge(period + 1)), self.stop)
-
-    def next(self, first: int, clock: int) -> int:
-        """The first window that a call leaves open: periods are closed one by one, each a table."""
-        found = max(first, self.number(clock))
-        return found if self.periods is None or found == first else self.end(first)
 
 
 @dataclass(frozen=True)
@@ -209,88 +155,16 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, times: Any, values: Any, keys: Any, who: Any, to: Any) -> Batch:
-        zone = self.calendar.zone
-        if to is not None:
-            return self._no_rows._replace(to=as_instant("to", to, zone))
-        one = self._read_one(times, values, keys, who)
-        if one is not None:
-            return one
-        instants, present = times_of(as_arrow(times, "times"), zone, self.time)
-        n = instants.size
-        if present is not None and not present.all():
-            raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
-        floats, named, digests = self._values(values, n), self._keys(keys, n), self._persons(who, n)
-        return Batch(instants, floats, named, digests, _NEVER)
-
-    def _read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
-        plan = self.plan
-        moment = online.instant(times, self.time, self.calendar.zone)
-        if moment is None or plan.has_entries:
-            return None
-        numbers = online.row(values, self._names, online.number)
-        entries = online.row(keys, plan.by, online.name)
-        persons = online.row(who, () if plan.who is None else (plan.who,), online.person)
-        if numbers is None or entries is None or persons is None:
-            return None
-        row = entries if self.private else (self._code(entries, keys),)
-        return Batch(
-            np.array([moment]), np.array([numbers]).T, row, np.array(persons, np.int64).reshape(-1, 2), _NEVER
-        )
+        return self._arriving.clock(to) if to is not None else self._arriving.rows(times, values, keys, who)
 
     @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.plan.columns if not self.plan.is_person(each.name))
-
-    def _code(self, entries: tuple[object, ...], keys: Any) -> int:
-        code = self._codes.get(entries, -1)
-        if code < 0:
-            code = int(self._keys(keys, 1)[0])
-            if code >= 0:
-                self._codes[entries] = code
-        return code
-
-    @cached_property
-    def _codes(self) -> dict[object, int]:
-        return {}
-
-    @cached_property
-    def _no_rows(self) -> Batch:
-        none: Integers = np.empty(0, np.int64)
-        keys: Any = [] if self.private else none
-        return Batch(none, np.empty((len(self.plan.columns), 0)), keys, _no_persons(), 0)
-
-    def _values(self, values: Any, n: int) -> Floats:
-        columns = self.plan.columns
-        found = np.zeros((len(columns), n))
-        named = [(into, column) for into, column in zip(found, columns, strict=True) if column.name in self._names]
-        given = _columns("values", values, self._names, ", because rows are counted")
-        for (into, column), each in zip(named, given, strict=True):
-            entries = as_arrow(each, "values") if column.entries else as_floats(as_column(each, "values"))
-            _same_length("values", len(entries), n)
-            into[:] = column_values(entries, column) if column.entries else finite_values(entries, column)
-        return found
-
-    def _keys(self, keys: Any, n: int) -> Any:
-        columns = [as_arrow(each, "keys") for each in _columns("keys", keys, self.plan.by, " without by=")]
-        for column in columns:
-            _same_length("keys", len(column), n)
-        return list(map(as_texts, columns)) if self.private else self.table.codes(columns, n)
-
-    def _persons(self, who: Any, n: int) -> Integers:
-        wanted = [] if self.plan.who is None else [self.plan.who]
-        given = _columns("persons", who, wanted, " without unit=fastdp.Person")
-        if not given:
-            return _no_persons()
-        digests, named = digests_of(as_arrow(given[0], "persons"))
-        _same_length("persons", len(digests), n)
-        if named is not None and not named.all():
-            raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
-        return digests
+    def _arriving(self) -> Arriving:
+        return Arriving(self.plan, self.time, self.table)
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
         keys, named = batch.keys, list[Array]()
         if self.private:
-            keys = online.texts(keys) if isinstance(keys, tuple) else keys
+            keys = texts(keys) if isinstance(keys, tuple) else keys
             named = [digests_of(each)[0] for each in keys]
         return batch.times, batch.values, *(named or [np.array(keys, np.int64)]), batch.digests, np.array([batch.to])
 
@@ -637,25 +511,3 @@ def _persons(plan: TablePlan, rows: Integers, words: Integers, key: Key) -> Pers
     who = found.persons.digests.of(*np.ascontiguousarray(rows[:, 3:5].T))
     found.add(BatchRows(said, np.ascontiguousarray(rows[:, 2]), who), words[said.codes])
     return found
-
-
-def _no_persons() -> Integers:
-    return np.empty((0, 2), np.int64)
-
-
-def _columns(name: str, given: Any, wanted: Sequence[str], why: str) -> list[Any]:
-    if not wanted and given is not None:
-        raise DataError(f"{name} is a {type(given).__name__}: expected None{why}")
-    mapped = isinstance(given, Mapping)
-    if (mapped or len(wanted) > 1) and not (mapped and set(wanted) <= set(given)):
-        raise DataError(
-            f"{name} is a {type(given).__name__}: expected a mapping with a column for each of {list(wanted)}"
-        )
-    if mapped:
-        return [given[each] for each in wanted]
-    return [[] if given is None else given for _ in wanted]
-
-
-def _same_length(name: str, found: int, n: int) -> None:
-    if found != n:
-        raise DataError(f"{name} has {found} entries: expected {n}, one for each of times")

@@ -30,11 +30,16 @@ SHAPES: dict[str, tuple[str, str, list[str], int, dict[str, Any]]] = {
             "by": "key",
             "keys": ["a", "b"],
             "delta": 1e-6,
-            "of_person": 1,
         },
     ),
     "days of months": ("1d", "1mo", ["2024-02-01", "2024-03-01", "2024-04-01"], 31, {"bounds": 3.0, "epsilon": 40.0}),
-    "a curve": ("12h", "2d", ["2024-04-01", "2024-04-03", "2024-04-05"], 4, {"basis": (1.0, 3.0), "seed": 5}),
+    "a curve": (
+        "12h",
+        "2d",
+        ["2024-04-01", "2024-04-03", "2024-04-05"],
+        4,
+        {"person": {"basis": (1.0, 3.0)}, "seed": 5},
+    ),
     "rows chosen": ("12h", "2d", ["2024-04-01", "2024-04-03", "2024-04-05"], "auto", {"epsilon": 20.0}),
 }
 
@@ -51,8 +56,8 @@ def rows_of(begin: str, end: str, hours: int, seed: int) -> pd.DataFrame:
 def arguments(shape: str) -> tuple[fastdp.Time, dict[str, Any], list[str]]:
     every, per, ends, rows, more = SHAPES[shape]
     more = dict(more)
-    own = {"basis": more.pop("basis", "calendar"), "keys": more.pop("of_person", None)}
-    unit = fastdp.Person("who", rows=rows, per=per, per_window=1, **own)
+    person = {"per_window": 1, "basis": "calendar", **more.pop("person", {})}
+    unit = fastdp.Person("who", rows=rows, per=per, **person)
     time = fastdp.Time("at", every, start=ends[0], **more.pop("time", {}))
     given = {"epsilon": 1.0, "bounds": fastdp.Value(clip=2.0), "unit": unit, **more}
     return time, given | ({} if "seed" in more else {"key": SECRET}), ends
