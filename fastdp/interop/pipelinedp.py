@@ -20,12 +20,23 @@ _OTHERS = (
 #: Columns of the rows.
 _WHO, _KEY, _VALUE = "privacy_id", "partition", "value"
 _STATISTICS = {
+    "VARIANCE": (_VALUE, "var"),
     "COUNT": ("*", "count"),
-    "PRIVACY_ID_COUNT": (_WHO, "nunique"),
     "SUM": (_VALUE, "sum"),
     "MEAN": (_VALUE, "mean"),
-    "VARIANCE": (_VALUE, "var"),
+    "PRIVACY_ID_COUNT": (_WHO, "nunique"),
 }
+
+
+def _package(name: str) -> Any:
+    return imported(name, ParameterError("pipeline_dp is not installed: pip install pipeline-dp"))
+
+
+def __getattr__(name: str) -> Any:
+    """All else that ``pipeline_dp`` has, so that a program changes its import alone."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(_package("pipeline_dp"), name)
 
 
 class DPEngine:
@@ -68,7 +79,12 @@ class DPEngine:
         self._accountant, self._backend = budget_accountant, backend
 
     def aggregate(
-        self, col: Iterable[Any], params: Any, data_extractors: Any, public_partitions: Iterable[Any] | None = None
+        self,
+        col: Iterable[Any],
+        params: Any,
+        data_extractors: Any,
+        public_partitions: Iterable[Any] | None = None,
+        out_explain_computation_report: Any = None,
     ) -> Released:
         """Return pairs of a partition and its metrics, released when the first is asked for.
 
@@ -82,6 +98,8 @@ class DPEngine:
             Functions of a row; partitions are texts or whole numbers.
         public_partitions : iterable, optional
             Without it partitions are chosen privately, with the aggregation's delta.
+        out_explain_computation_report : pipeline_dp.ExplainComputationReport, optional
+            Its ``text()`` says what is released.
 
         Returns
         -------
@@ -98,9 +116,7 @@ class DPEngine:
             params.max_contributions_per_partition or 1
         )
         gaussian = str(params.noise_kind).endswith("GAUSSIAN")
-        kinds = imported(
-            "pipeline_dp.aggregate_params", ParameterError("pipeline_dp is not installed: pip install pipeline-dp")
-        )
+        kinds = _package("pipeline_dp.aggregate_params")
         kind = kinds.MechanismType.GAUSSIAN if gaussian else kinds.MechanismType.GENERIC
         with self._accountant.scope(weight=params.budget_weight):
             private = public_partitions is None
@@ -120,28 +136,49 @@ class DPEngine:
                 delta=spec.delta or 0.0,
                 unit=Person(_WHO, rows=rows),
                 bounds={_VALUE: (float(params.min_value), float(params.max_value))} if values else None,
-            ).frame.to_pydict()
+            )
             made: Callable[..., Any] = namedtuple("MetricsTuple", list(fields.values()))  # type: ignore[misc]
-            single = "estimate" if "estimate" in table else None
-            columns = [table[single or name] for name in fields]
-            return list(zip(table[_KEY], map(made, *columns), strict=True))
+            # Intervals, of which a frame has six columns each, take as long as a quarter of the release.
+            columns = [table[name].estimate(0, 1).ravel().tolist() for name in fields]
+            return list(zip(table.keys[_KEY], map(made, *columns), strict=True))
 
-        return Released(self._accountant, release)
+        def report() -> str:
+            spent = "" if not spec.delta else f", delta = {spec.delta:g}"
+            named = "private" if private else "public"
+            return (
+                f"{', '.join(fields.values())} by one fastdp.aggregate: epsilon = {spec.eps:g}{spent} for at most "
+                f"{rows} rows of a person, {named} partitions"
+            )
+
+        released = Released(self._accountant, release, report)
+        if out_explain_computation_report is not None:
+            out_explain_computation_report._set_report_generator(released)
+        return released
 
 
 class Released:
     """Pairs of a partition and its metrics, once the budget is known."""
 
-    def __init__(self, accountant: Any, release: Callable[[], list[tuple[Any, Any]]]) -> None:
-        self._accountant, self._release = accountant, release
+    def __init__(
+        self, accountant: Any, release: Callable[[], list[tuple[Any, Any]]], report: Callable[[], str]
+    ) -> None:
+        self._accountant, self._release, self._report = accountant, release, report
         self._pairs: list[tuple[Any, Any]] | None = None
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        if not self._accountant.finalized:
-            raise ParameterError("the budget is not known yet: expected accountant.compute_budgets() first")
+        self._check()
         if self._pairs is None:
             self._pairs = self._release()
         return iter(self._pairs)
+
+    def report(self) -> str:
+        """What is released, for ``pipeline_dp.ExplainComputationReport``."""
+        self._check()
+        return self._report()
+
+    def _check(self) -> None:
+        if not self._accountant.finalized:
+            raise ParameterError("the budget is not known yet: expected accountant.compute_budgets() first")
 
 
 def _table(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> Any:
@@ -151,7 +188,7 @@ def _table(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> Any:
     numbers: dict[Any, int] = {}
     columns = {}
     for name, take in taken.items():
-        entries = [take(row) for row in rows]
+        entries = list(map(take, rows))
         try:
             columns[name] = pa.array(
                 [numbers.setdefault(each, len(numbers)) for each in entries] if name == _WHO else entries
@@ -169,7 +206,10 @@ def _asked(params: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
             raise refusal(name, getattr(params, name), "None, fastdp's tables have no such release")
     statistics: dict[str, list[str]] = {}
     fields: dict[str, str] = {}
-    for metric in params.metrics or ():
+    # Callers also read results by place: variance, count, sum, mean, or mean, count, sum; percentiles are last.
+    asked = params.metrics or ()
+    order = [*_STATISTICS] if "VARIANCE" in map(str, asked) else ["MEAN", *_STATISTICS]
+    for metric in sorted(asked, key=lambda one: order.index(str(one)) if str(one) in order else len(order)):
         name = str(metric)
         if name.startswith("PERCENTILE"):
             of, statistic = _VALUE, f"p{metric.parameter:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -12,6 +13,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.interop.pipelinedp import DPEngine
 
 pipeline_dp = pytest.importorskip("pipeline_dp")
+report_generator = pytest.importorskip("pipeline_dp.report_generator")
 Metrics = pipeline_dp.Metrics
 LISTED = [
     Metrics.COUNT,
@@ -115,3 +117,35 @@ def test_bounds_of_persons_are_those_of_fastdp() -> None:
         found = released(asked, ["k0"], rows=crowd)
     # Of five rows of a person one counts; the others are estimated.
     assert found["k0"].count == pytest.approx(1_000, rel=0.2)
+
+
+def test_a_program_changes_its_import_alone() -> None:
+    """Names, places of metrics and the report are the package's."""
+    from fastdp.interop import pipelinedp as changed
+
+    asked = [
+        LISTED,
+        [Metrics.SUM, Metrics.COUNT, Metrics.MEAN],
+        [Metrics.PRIVACY_ID_COUNT, Metrics.SUM, Metrics.COUNT],
+    ]
+    fields = []
+    for theirs, listed in itertools.product((pipeline_dp, changed), asked):
+        accountant = theirs.NaiveBudgetAccountant(total_epsilon=100, total_delta=1e-6)
+        report = report_generator.ExplainComputationReport()
+        found = theirs.DPEngine(accountant, theirs.LocalBackend()).aggregate(
+            ROWS,
+            params(listed, noise_kind=theirs.NoiseKind.LAPLACE),
+            TAKE,
+            public_partitions=["k0"],
+            out_explain_computation_report=report,
+        )
+        with pytest.raises(ValueError, match="compute_budget"):
+            report.text()
+        accountant.compute_budgets()
+        assert "sum" in report.text().lower()
+        ((key, metrics),) = found
+        assert key == "k0"
+        fields.append(metrics._fields)
+    assert fields[:3] == fields[3:]
+    with pytest.raises(AttributeError):
+        _ = changed.NoSuchName
