@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from fastdp.points.phdstream import PHDStream as PHDStream
     from fastdp.releases.release import Release as Release
     from fastdp.streams.add_noise import add_noise as add_noise
+    from fastdp.streams.array_release import release as release
+    from fastdp.streams.array_release import release_many as release_many
     from fastdp.streams.fleet import Fleet as Fleet
     from fastdp.streams.methods import Adaptive as Adaptive
     from fastdp.streams.methods import ToPS as ToPS
     from fastdp.streams.pak import PAK as PAK
     from fastdp.streams.publisher import StreamPublisher as StreamPublisher
-    from fastdp.streams.release import release as release
-    from fastdp.streams.release import release_many as release_many
     from fastdp.tables.arguments import PrivateKeys as PrivateKeys
     from fastdp.tables.arguments import Value as Value
     from fastdp.tables.functions import aggregate as aggregate
@@ -75,7 +75,7 @@ _HOMES = {
     "fastdp.streams.methods": ("Adaptive", "ToPS"),
     "fastdp.streams.pak": ("PAK",),
     "fastdp.streams.publisher": ("StreamPublisher",),
-    "fastdp.streams.release": ("release", "release_many"),
+    "fastdp.streams.array_release": ("release", "release_many"),
     "fastdp.data.calendar": ("Time",),
     "fastdp.data.text": ("Csv",),
     "fastdp.tables.arguments": ("PrivateKeys", "Value"),

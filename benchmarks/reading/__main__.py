@@ -12,7 +12,7 @@ DOORS = {
     "one discrete Laplace draw": "noise.public_draws",
     "ToPS, Adaptive (streams)": "streams.methods",
     "PAK (streams)": "streams.pak",
-    "release (streams)": "streams.release",
+    "release (streams)": "streams.array_release",
     "Fleet (streams)": "streams.fleet",
     "ToPL (local)": "local.topl",
     "client (local)": "local.client",

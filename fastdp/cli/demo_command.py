@@ -14,8 +14,8 @@ from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases import pictures
 from fastdp.releases.release import Release
 from fastdp.state.atomic_files import check_target
+from fastdp.streams.array_release import release
 from fastdp.streams.methods import ToPS
-from fastdp.streams.release import release
 
 HOLDOUT, MAX_LENGTH = 65_536, 2**20
 DAY_LENGTH = HOLDOUT + MAX_LENGTH

@@ -245,13 +245,15 @@ class AdaptiveBlocks:
 
     def _settled(self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None) -> Streams:
         """The state where rows that wait can go on."""
-        rows = state.rows
-        if (rows["stopped"][batch.which] == adaptive_pass.REACHED).any():
+        rows, which = state.rows, np.unique(batch.which)
+        reasons = rows["stopped"][which]
+        if (reasons == adaptive_pass.REACHED).any():
             state = reaching(state, batch.which, batch.counts)
-        for i in np.unique(batch.which).tolist():
+        rows["stopped"][which] = 0
+        settles = (reasons != adaptive_pass.REACHED) & (reasons != adaptive_pass.FULL)
+        for i, stopped in zip(which[settles].tolist(), reasons[settles].tolist(), strict=True):
             row = rows[i]
-            stopped, row.stopped = int(row.stopped), 0
-            if stopped in (adaptive_pass.UNSETTLED, adaptive_pass.ENDED):
+            if stopped != adaptive_pass.SCALED:
                 # The few draws that need exact arithmetic.
                 ended = stopped == adaptive_pass.ENDED
                 distribution = self.distribution(law.group if ended else law.scale)
@@ -262,11 +264,9 @@ class AdaptiveBlocks:
                 if ended and into is not None:
                     last = np.flatnonzero(into.rows[-1] == i)[-1]
                     into.blocks[-1]["group"][last] = float(total + int(row.drawn)) / float(row.theta_steps)
-            elif stopped == adaptive_pass.SCALED:
-                following = self._law_of(rows, i).scale
-                if following != law.scale:
-                    # No random word is used with two scales, also where another version lets theta rise elsewhere.
-                    row.chain[:] = next_chain(self.perturber, keys.of(i), following, self.epsilon, row.chain)
+            elif (following := self._law_of(rows, i).scale) != law.scale:
+                # No random word is used with two scales, also where another version lets theta rise elsewhere.
+                row.chain[:] = next_chain(self.perturber, keys.of(i), following, self.epsilon, row.chain)
         return state
 
     def _record(self, rows: Records, which: Indices, before: Chain, blocks: Indices, keys: RowKeys) -> None:
