@@ -98,6 +98,7 @@ class Rows:
     per_window: ClassVar[None] = None
     basis: ClassVar[Literal["windows"]] = "windows"
     most: ClassVar[None] = None
+    keys: ClassVar[None] = None
 
     @property
     def rows(self) -> int:
@@ -133,12 +134,15 @@ class Person:
         Publicly known most rows of a person (in each ``per``), at least ``rows`` and at most four times ``rows``, and
         ``per_window`` (or ``rows``) more: intervals then have both ends.  Where it is no more than those that count,
         none are dropped, and their share is for the sums.  Privacy does not depend on it.
+    keys : int, optional
+        Keys of a person (in each ``per``) whose rows count, those of least keyed hash; by default all.  A person's
+        part in a calendar's numbers, and in reach by key, is then smaller: 1 for homes that stay in one district.
 
     Examples
     --------
     >>> import fastdp
     >>> fastdp.Person("household", rows=48, per="1d")
-    Person(column='household', rows=48, per='1d', per_window=None, basis='auto', most=None)
+    Person(column='household', rows=48, per='1d', per_window=None, basis='auto', most=None, keys=None)
     """
 
     column: str = parameter(Checked(as_name))
@@ -147,6 +151,7 @@ class Person:
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
     basis: BasisName | tuple[float, ...] = parameter(Kind(), default="auto")
     most: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
+    keys: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
     def _check(self) -> None:
         put(self, basis=_as_basis("basis", self.basis))
@@ -165,7 +170,9 @@ class Person:
 
     def known_rows(self, rows: int) -> int:
         """Rows of a person of which it is known how many there are, if so many count."""
-        return MOST_DROPPED * rows + min(rows, self.per_window or rows)
+        # Of a person with any rows at least so many count.
+        counted = min(rows, self.per_window or rows) if self.keys is None else 1
+        return MOST_DROPPED * rows + counted
 
 
 #: The unit of privacy of a table: its column, the rows of it that count (in each ``per``), and ``per_window``.

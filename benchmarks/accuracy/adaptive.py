@@ -2,8 +2,7 @@
 
 Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders,
 and streams that outgrow their hold-out) always.  A short stream is extended by its reverse.  Every cell has seeds of
-its own.  The sweep can be interrupted; the same command resumes it.  A mechanism of one's own takes part by an entry
-point of the group "fastdp.benchmarks": a :class:`fastdp_lab.sweeps.System`.
+its own.  The sweep can be interrupted; the same command resumes it.
 """
 
 import tempfile
@@ -128,7 +127,7 @@ QUERIES = 400
 
 
 def mechanisms() -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere."""
+    """Tables of a specification: ToPS first, Adaptive, and the plans in its way."""
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
     return [
         {"name": TOPS, "threshold": {"part": "ScaleFree"}, **tops},
@@ -139,7 +138,6 @@ def mechanisms() -> list[dict[str, Any]]:
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
         {"name": "PeGaSus, groups", "system": "pegasus"},
-        *({"name": name, "system": name} for name in plans.entry_points()),
     ]
 
 

@@ -4,7 +4,6 @@ They answer from everything released, like the revised stream of Adaptive, and c
 that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
 """
 
-import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -198,9 +197,3 @@ def register() -> None:
     """Make the plans known to sweeps."""
     SYSTEMS.update({name: System(plan.build, plan.accepted) for name, plan in PLANS.items()})
     SYSTEMS["as_published"] = System(_online, SYSTEMS["adaptive"].accepted)
-    SYSTEMS.update({name: point.load() for name, point in entry_points().items()})
-
-
-def entry_points() -> dict[str, importlib.metadata.EntryPoint]:
-    """Mechanisms of one's own, by name."""
-    return {point.name: point for point in importlib.metadata.entry_points(group="fastdp.benchmarks")}

@@ -171,8 +171,9 @@ class Shard:
 
     @property
     def next_end(self) -> int:
-        """End of the first open window, in milliseconds since 1970, rounded up."""
-        return -(-self._machine.calendar.edge(self._state.closed + 1) // 1000)
+        """End of the first open window, in milliseconds since 1970, rounded up; END after the last one."""
+        first, closing = self._state.closed, self._machine.closing
+        return END if first == closing.stop else -(-closing.calendar.edge(first + 1) // 1000)
 
     def to_bytes(self) -> bytes:
         return _seal(self._job, self.part[1], {"part": self.part[0], **self._machine.pack(self._state)})

@@ -46,7 +46,7 @@ from fastdp.thresholds.base import DEFAULT_HOLDOUT, Fixed, ThresholdTask, as_rul
 
 #: Default rule of ToPL.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
-#: Values grow if a quarter's mean estimate exceeds the hold-out's by this factor, and so many standard errors.
+#: Values grow if a stretch's mean estimate exceeds the hold-out's by this factor, and so many standard errors.
 GROWN, GROWN_ERRORS = 1.5, 4.0
 
 
@@ -288,6 +288,22 @@ class SimulationMachine(Machine[SimulationState]):
         return state
 
 
+def _warn_of_growth(hybrid: Hybrid | None, state: ServerState, published: Floats) -> None:
+    """Warn if estimates of a stretch say that values have outgrown those that theta was chosen from."""
+    known = published[~np.isnan(published)]
+    if hybrid is None or state.distribution is None or state.theta is None or not known.size:
+        return
+    expected = float(state.distribution.excess(0.0) - state.distribution.excess(state.theta))
+    mean, error = float(known.mean()), math.sqrt(hybrid.worst_variance / known.size)
+    if mean > GROWN * expected + GROWN_ERRORS * error:
+        warn(
+            f"values grow behind the hold-out: {mean:.3g} on average of {known.size:,}, clipped at theta = "
+            f"{state.theta:.3g}, after {expected:.3g} in the hold-out (both estimated), so sums are too low; "
+            f"expected a hold-out of values like the later ones, or {argument(threshold=...)}, a public theta",
+            AccuracyWarning,
+        )
+
+
 class ToPLServer(Publisher[ServerState]):
     """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
 
@@ -307,6 +323,11 @@ class ToPLServer(Publisher[ServerState]):
         ``Fixed(theta)`` or a number is public.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, by default ``epsilon``.
+
+    Warns
+    -----
+    AccuracyWarning
+        In a call of many reports whose estimates say that values have outgrown those that theta was chosen from.
 
     Notes
     -----
@@ -411,6 +432,7 @@ class ToPLServer(Publisher[ServerState]):
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
+        _warn_of_growth(self._hybrid, self._state, published)
         return published
 
     @single_caller
@@ -439,6 +461,7 @@ class ToPLServer(Publisher[ServerState]):
         """Estimates from hybrid reports as numbers, float64[n]; NaN out of range, counted in ``refused``."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
+        _warn_of_growth(self._hybrid, self._state, published)
         return published
 
 
@@ -541,6 +564,8 @@ class ToPL(Publisher[SimulationState]):
             After 2^33 values, the key's words.
         """
         published: Floats = self._call(self._machine.read(chunk))
+        server = self._state.server
+        _warn_of_growth(self._machine.server.hybrid(server), server, published)
         return published
 
     @single_caller
@@ -551,7 +576,8 @@ class ToPL(Publisher[SimulationState]):
         """
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
-        self._warn_of_growth(published)
+        largest = max(np.array_split(published, min(4, published.size)), key=np.mean)
+        _warn_of_growth(self.server._hybrid, self._state.server, largest)
         published.flags.writeable = False
         noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
         return Release(
@@ -564,18 +590,3 @@ class ToPL(Publisher[SimulationState]):
             noise_fingerprint=self.noise_fingerprint,
             online=True,
         )
-
-    def _warn_of_growth(self, published: Floats) -> None:
-        distribution, theta = self._state.server.distribution, self._state.server.theta
-        if distribution is None or theta is None:
-            return
-        expected = float(distribution.excess(0.0) - distribution.excess(theta))
-        quarter = max(np.array_split(published, min(4, published.size)), key=np.mean)
-        error, mean = math.sqrt(self.server.value_variance / quarter.size), float(quarter.mean())
-        if mean > GROWN * expected + GROWN_ERRORS * error:
-            warn(
-                f"values grow behind the hold-out: {mean:.3g} on average in a quarter, clipped at theta = {theta:.3g}"
-                f", after {expected:.3g} in the hold-out (both estimated), so sums are too low; expected a hold-out "
-                f"of values like the later ones, or {argument(threshold=...)}, a public theta",
-                AccuracyWarning,
-            )

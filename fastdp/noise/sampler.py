@@ -135,17 +135,6 @@ def fill_from(
         out[i] = resolve(int(words[i]), distribution, word)
 
 
-def fill_under(
-    out: Integers, distribution: LaplaceDistribution, words: Words, key_of: Callable[[int], Key], stream: StreamId
-) -> None:
-    """Overwrite rows of `out` with draws that begin with `words`, row i as :func:`fill` under ``key_of(i)``."""
-    positions: Integers = np.empty(out.size, np.int64)
-    flat, drawn = words.reshape(-1), out.reshape(-1)
-    for i in _draw_certain(distribution, flat, NO_WORDS, drawn, positions):
-        row, place = divmod(i, out.shape[1])
-        drawn[i] = resolve_at(int(flat[i]), distribution, key_of(row), stream, place)
-
-
 def draws(count: int, distribution: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
     """First `count` draws of a stream: int64[count]; as :func:`fill`."""
     out: Integers = np.empty(count, np.int64)

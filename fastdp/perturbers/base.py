@@ -8,8 +8,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol, cast, runtime_checkable
 
-import numpy as np
-
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import gaussian, sampler
@@ -146,7 +144,7 @@ class NormalPerturber(Protocol):
 
 @dataclass(frozen=True)
 class TreeRows:
-    """Inputs of :func:`noise_of_rows`: one tree for each of many streams."""
+    """Inputs of :meth:`RowPerturber.noise_rows`: one tree for each of many streams."""
 
     #: `plan`, `epsilon`, `key`: as for :meth:`Perturber.leaf_noise`, of all streams.
     plan: HierarchyShape
@@ -167,26 +165,15 @@ class TreeRows:
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
 
-def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Draw the noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
+@runtime_checkable
+class RowPerturber(Protocol):
+    """Perturber that draws the trees of many numbered streams in one call."""
 
-    A perturber may draw all of it in one call of ``noise_rows(rows)``.  Leaves come first; unless `nodes`, entries
-    after `needed` are unspecified.
-    """
-    if hasattr(perturber, "noise_rows"):
-        noise: Integers = perturber.noise_rows(rows)
-        return noise
-    return noise_row_by_row(perturber, rows)
+    def noise_rows(self, rows: TreeRows) -> Integers | None:
+        """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
 
-
-def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Draw the noise of each row, int64[n, w], by one call a row."""
-    draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
-    inputs = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
-    keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
-    return np.stack(
-        [draw(rows.plan, steps, rows.epsilon, keys[steps].of_stream(stream), tree) for steps, stream, tree in inputs]
-    )
+        Leaves come first; unless `nodes`, entries after `needed` are unspecified.  None: by a call a tree.
+        """
 
 
 # Noise of a random range in closed form, for the choice of a threshold.

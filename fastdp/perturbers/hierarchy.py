@@ -27,7 +27,6 @@ from fastdp.perturbers.base import (
     TreeRows,
     consistent_constant,
     fill,
-    noise_row_by_row,
     tiling_constant,
 )
 from fastdp.record import Choice, Flag, Whole, parameter, record
@@ -202,10 +201,10 @@ class Hierarchy:
             start += width
         return nodes
 
-    def noise_rows(self, rows: TreeRows) -> Integers:
+    def noise_rows(self, rows: TreeRows) -> Integers | None:
         """Draw the noise of one tree for each row; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian":
-            return noise_row_by_row(self, rows)
+            return None
         plan, all_nodes = rows.plan, self.consistent or rows.nodes
         words = rows.words(_pieces(plan, plan.levels) if all_nodes else [(StreamId(Purpose.TREE, 1), rows.needed)])
         noise = sampler.draw_rows(

@@ -243,6 +243,6 @@ class PublishedAnswer:
         j, rest = np.divmod(stops, self.block)
         # The block left open at the end still holds its predictions, which are all equal.
         tail = self.published[closed * self.block] if closed * self.block < self.published.size else 0.0
-        means = np.append(np.diff(prefix) / self.block, tail)
-        sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
+        means = np.where(j < closed, (prefix[np.minimum(j + 1, closed)] - prefix[j]) / self.block, tail)
+        sums: Floats = prefix[j] + rest * means
         return sums

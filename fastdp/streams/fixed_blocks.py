@@ -22,7 +22,7 @@ from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distributio
 from fastdp.noise.key import Key, repeating
 from fastdp.noise.words import distinct_of
 from fastdp.perturbers import HierarchyShape, Perturber
-from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
+from fastdp.perturbers.base import RowPerturber, TreeRows, correlation
 from fastdp.releases.published_answer import ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means, start_rows, step_rows
@@ -186,26 +186,39 @@ class FixedBlocks:
         return trees, self._draw_trees(rows["theta_steps"][which], which, trees, count, needed, keys)
 
     def _draw_trees(
-        self, steps: Indices, which: Indices, trees: Indices, count: int, needed: int, keys: RowKeys
+        self,
+        steps: Indices,
+        which: Indices,
+        trees: Indices,
+        count: int,
+        needed: int,
+        keys: RowKeys,
+        *,
+        nodes: bool = False,
     ) -> Integers:
-        if keys.numbers is None:
-            drawn = [
-                self.perturber.leaf_noise(self.plan, theta, self.epsilon, theta_key(keys.of(row), theta), tree + k)
-                for theta, row, tree in zip(steps.tolist(), which.tolist(), trees.tolist(), strict=True)
-                for k in range(count)
-            ]
-            one = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
-            return one.reshape(which.size, count, -1)
-        rows = TreeRows(
-            plan=self.plan,
-            epsilon=self.epsilon,
-            key=self.key,
-            theta_steps=np.repeat(steps, count),
-            streams=np.repeat(keys.numbers[which], count),
-            trees=(trees[:, None] + np.arange(count)).reshape(-1),
-            needed=needed,
-        )
-        return noise_of_rows(self.perturber, rows).reshape(which.size, count, -1)
+        """Noise of `count` trees of each row from `trees` on, of all nodes or of leaves: int64[m, count, w]."""
+        if keys.numbers is not None and isinstance(self.perturber, RowPerturber):
+            rows = TreeRows(
+                plan=self.plan,
+                epsilon=self.epsilon,
+                key=self.key,
+                theta_steps=np.repeat(steps, count),
+                streams=np.repeat(keys.numbers[which], count),
+                trees=(trees[:, None] + np.arange(count)).reshape(-1),
+                needed=needed,
+                nodes=nodes,
+            )
+            noise = self.perturber.noise_rows(rows)
+            if noise is not None:
+                return noise.reshape(which.size, count, -1)
+        draw = self.perturber.node_noise if nodes else self.perturber.leaf_noise
+        drawn = [
+            draw(self.plan, theta, self.epsilon, theta_key(keys.of(row), theta), tree + k)
+            for theta, row, tree in zip(steps.tolist(), which.tolist(), trees.tolist(), strict=True)
+            for k in range(count)
+        ]
+        one = drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
+        return one.reshape(which.size, count, -1)
 
     def _publish_by_arrays(self, state: Streams, batch: RowValues, keys: RowKeys) -> Streams | int:
         """:meth:`publish` where noise follows sums, or predictions more than the last one."""
@@ -316,28 +329,9 @@ class FixedBlocks:
         most = int((-(-batch.counts // plan.tree_blocks)).max())
         # The leaves' noise is that of the published values.
         with repeating():
-            if keys.numbers is None:
-                noise = np.stack(
-                    [
-                        self.perturber.node_noise(plan, theta, self.epsilon, theta_key(keys.of(row), theta), tree)
-                        for theta, row in zip(steps.tolist(), which.tolist(), strict=True)
-                        for tree in range(most)
-                    ]
-                )
-            else:
-                rows = TreeRows(
-                    plan=plan,
-                    epsilon=self.epsilon,
-                    key=self.key,
-                    theta_steps=np.repeat(steps, most),
-                    streams=np.repeat(keys.numbers[which], most),
-                    trees=np.tile(np.arange(most), which.size),
-                    needed=min(int(batch.counts.max()), plan.tree_blocks),
-                    nodes=True,
-                )
-                noise = noise_of_rows(self.perturber, rows)
+            noise = self._draw_trees(steps, which, np.zeros_like(which), most, plan.tree_blocks, keys, nodes=True)
         scratch = np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
-        rows_of = *batch[:3], 1.0 / self.grid.resolution, tops, noise.reshape(which.size, most, -1)
+        rows_of = *batch[:3], 1.0 / self.grid.resolution, tops, noise
         shape = plan.tree_blocks, plan.fan_out, plan.levels, plan.leaves
         fixed_pass.release_nodes(*rows_of, *shape, self.grid.resolution, scratch, into.sums, borders)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Self
@@ -40,6 +40,7 @@ GROWTH = 4
 #: Values below which a thread costs more than it saves.
 MIN_PER_THREAD = 2**14
 NO_ROWS: Indices = np.empty(0, np.int64)
+NO_SECRETS: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
 
 
 class Rows(ABC):
@@ -74,6 +75,10 @@ class Rows(ABC):
     @property
     def filled(self) -> Columns:
         return tuple(column[: self.size] for column in self.columns)
+
+    def names(self, columns: Columns) -> NamedKeys:
+        """Keys of streams by their last two columns."""
+        return NamedKeys(self.key, *columns[-2:])
 
     def begin(self, ids: Indices | Words | Sequence[Key]) -> None:
         begin, end = self.size, self.size + len(ids)
@@ -130,8 +135,7 @@ class StreamRows(Rows):
         self._kind, numbers, season = first.rows.dtype, _as_numbers(first.rows), _as_numbers(first.season)
         columns = numbers, first.smoother, first.correlated, first.scales[:, :, :0], season
         trees = NO_ROWS, np.empty((0, 1, width), np.int64)
-        secrets: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
-        super().__init__(key, *(column[:0] for column in columns), *trees, np.empty(0, object), NO_ROWS, secrets)
+        super().__init__(key, *(column[:0] for column in columns), *trees, np.empty(0, object), NO_ROWS, NO_SECRETS)
         #: Whether values of a call may stay in any order.
         self._unsorted = isinstance(self._pipeline, AdaptiveBlocks) and not machine.composition.holdout
 
@@ -164,7 +168,8 @@ class StreamRows(Rows):
             column[:] = 0
         into[5][:] = -1
         first = c.threshold.start(c.task)
-        _fill((into[7],), (first.copy() for _ in range(count if c.task.holdout else 0)))
+        for row in range(count if c.task.holdout else 0):
+            into[7][row] = first.copy()
         if not c.task.holdout:
             every, theta = np.arange(count), first.choose(self.key)
             keys = self._keys(into, named=bool(into[8][0] < 0))
@@ -172,8 +177,7 @@ class StreamRows(Rows):
             into[1][:], into[2][:] = state.smoother, state.correlated
 
     def _keys(self, columns: Columns, *, named: bool) -> RowKeys:
-        *_, numbers, secrets = columns
-        return RowKeys(self.key, None, NamedKeys(self.key, numbers, secrets)) if named else RowKeys(self.key, numbers)
+        return RowKeys(self.key, None, self.names(columns)) if named else RowKeys(self.key, columns[-2])
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
         threads = min(threads, max(1, values.size // MIN_PER_THREAD))
@@ -260,21 +264,19 @@ def _name(ids: Indices | Words | Sequence[Key], into: Columns) -> None:
 
 
 class MachineRows(Rows):
-    """Streams of a machine without a compiled pass over them; the columns are noise keys and states."""
+    """Streams of a machine without a compiled pass over them; the columns are states, numbers and secrets."""
 
     def __init__(self, machine: Machine[Any], key: Key) -> None:
-        super().__init__(key, np.empty(0, object), np.empty(0, object))
+        super().__init__(key, np.empty(0, object), NO_ROWS, NO_SECRETS)
         self._machine = machine
 
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        keys = self._keys_of(ids)
-        _fill(into, keys, [self._machine.start(key) for key in keys])
-
-    def _keys_of(self, ids: Indices | Words | Sequence[Key]) -> Sequence[Key]:
-        return [self.key.of_stream(number) for number in ids.tolist()] if isinstance(ids, np.ndarray) else ids
+        _name(ids, into)
+        for row, key in enumerate(self.names(into)):
+            into[0][row] = self._machine.start(key)
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        keys, states = self.columns
+        keys, states = self.names(self.columns), self.columns[0]
         order = np.argsort(which, kind="stable")
         borders = np.flatnonzero(np.diff(which[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -311,23 +313,11 @@ class MachineRows(Rows):
             state = machine.settled(transitions[-1].state)
         return transitions
 
-    def taken(self, which: Indices, key: Key) -> Self:
-        other = super().taken(which, key)
-        keys, states = other.columns
-        _fill(other.columns, [stream_key.again() for stream_key in keys], states)
-        return other
-
     def pack(self) -> tuple[list[Json], list[Array]]:
-        return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
+        return [self._machine.pack(self._machine.settled(state)) for state in self.filled[0]], []
 
     def unpack(self, size: int, names: Names, described: list[Json], take: Take) -> None:
-        stream_keys = self._keys_of(names())
-        states = [self._machine.unpack(state, key) for state, key in zip(described, stream_keys, strict=True)]
-        self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size
-        _fill(self.columns, stream_keys, states)
-
-
-def _fill(columns: Columns, *entries: Iterable[Any]) -> None:
-    for column, values in zip(columns, entries, strict=True):
-        for row, value in enumerate(values):
-            column[row] = value
+        self.columns, self.size = tuple(_longer(column, 0, size) for column in self.columns), size
+        _name(names(), self.columns)
+        for row, (state, key) in enumerate(zip(described, self.names(self.columns), strict=True)):
+            self.columns[0][row] = self._machine.unpack(state, key)

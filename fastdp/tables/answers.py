@@ -334,6 +334,10 @@ class View:
             # What no column holds, as if it were normal: windows and ranges are covered on average.
             usual, most = fit.errors(*given)
             variance, half = variance + usual**2, np.hypot(half, self.normal * most)
+            if quantity.column != ROWS:
+                # Of many rows steps are so long that their roundings count, half a step each in the same direction.
+                plan, cells = released.shares.plan, lengths[:, None] * self.answers.leaves[depth]
+                half = half + 0.5 * plan.most_counted / max(1, plan.cells or 1) * cells
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums + side * half) * quantity.resolution for side in (-1, 1))
         if released.selection is not None and quantity.name == "count" and depth == len(released.parents):

@@ -67,6 +67,11 @@ class Basis:
         return self.bounds[-1]
 
     @cached_property
+    def longest(self) -> int:
+        """The largest entry."""
+        return int(np.abs(self.columns).max())
+
+    @cached_property
     def digest(self) -> bytes:
         return hashlib.sha256(repr(self.columns.shape).encode() + self.columns.astype("<i8").tobytes()).digest()
 

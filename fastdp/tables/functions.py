@@ -80,6 +80,8 @@ def make_shares(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     plan.check_basis()
+    if plan.unit.keys is not None and not named:
+        raise refusal("keys", plan.unit.keys, "None in a Person without by=, as there is one key")
     if plan.chooses_rows and not plan.bounds_rows:
         keys_of_reach = "a number, the keys in which a person counts: reach alone drops no rows to choose by"
         raise refusal("rows", "auto", keys_of_reach)
@@ -114,6 +116,8 @@ def check_online(plan: TablePlan) -> None:
         raise refusal("others", True, "False online, where a key may appear later")
     if not plan.bounds_rows:
         return
+    if plan.unit.keys is not None:
+        raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
     if plan.periods is None:
         bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
         raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")

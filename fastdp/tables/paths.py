@@ -58,8 +58,11 @@ def paths_of(shares: Shares, rows: float | None = None) -> Paths:
     return Paths(error(every), least, full.first(size))
 
 
-def with_path(shares: Shares, rows: float | None = None) -> Shares:
-    """Shares of a settled plan by a calendar, where it is asked for or expected to err less."""
+def with_path(shares: Shares, rows: float | None = None, most: int = 0) -> Shares:
+    """Shares of a settled plan by a calendar, where it is asked for or expected to err less.
+
+    ``rows``: expected in a window and key; ``most``: in all, which its numbers hold.
+    """
     plan = shares.plan
     if plan.misfit is not None or not plan.cells:
         return shares
@@ -73,7 +76,7 @@ def with_path(shares: Shares, rows: float | None = None) -> Shares:
         return shares
     try:
         found = paths_of(shares, rows)
-        by_calendar = shares_of(replace(plan, basis=found.basis))
+        by_calendar = shares_of(replace(plan, basis=found.basis, most_counted=most))
         by_calendar.check_sums()
     except ParameterError:
         if plan.asks_calendar:

@@ -97,8 +97,9 @@ class TablePlan:
     outcomes: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
     #: Ends of the time taken from the table: "first", "last".
     taken: tuple[str, ...] = ()
-    #: Of the numbers that have noise in place of windows.
+    #: Of the numbers that have noise in place of windows, which hold at least so many rows at the clip.
     basis: Basis | None = None
+    most_counted: int = 0
 
     rule: ClassVar[int] = 2
 
@@ -176,7 +177,7 @@ class TablePlan:
     def most_keys(self) -> int:
         """Keys in which a person counts, of its reach."""
         listed = len(self.keys) if self.key_rule == "given" else MAX_CELLS
-        return min(self.contributions, listed)
+        return min(self.contributions, listed, self.unit.keys or listed)
 
     @property
     def all_keys(self) -> bool:
@@ -192,7 +193,8 @@ class TablePlan:
     def keeps_all(self) -> bool:
         """True if it is public that no row of a person is dropped."""
         most, k = self.unit.most, self.contributions
-        return most is not None and not self.chooses_rows and most <= min(k, self.per_window or k)
+        known = most is not None and not self.chooses_rows and self.unit.keys is None
+        return known and most <= min(k, self.per_window or k)
 
     def is_person(self, name: str) -> bool:
         """True for a column that is asked for reach alone, of persons, who are read anyway."""
@@ -294,6 +296,7 @@ class TablePlan:
             "who": self.who is not None,
             **({"basis": self._named_basis} if self.asks_calendar else {}),
             **({"keeps_all": True} if self.keeps_all else {}),
+            **({} if self.unit.keys is None else {"keys of a person": self.unit.keys}),
         }
 
     @cached_property

@@ -44,6 +44,8 @@ SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 FAR = 2.0**20
 #: Values of a finished array.
 MAX_SIZE = 2**50
+#: Values of both signs may be so many times their mean.
+CANCEL = 10.0
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
 #: Range of the search for an epsilon, and its steps.
@@ -435,9 +437,9 @@ def _planned(
 
 
 def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
-    """Size beside which an error is large: the number, or half the width of all that values of both signs may be.
+    """Size beside which an error is large: the number, or of values of both signs that of their sizes.
 
-    These may cancel, so that a precise number is 0.
+    These may cancel, so that a precise number is near 0.
     """
     if statistic.column == ROWS:
         return abs(value)
@@ -445,7 +447,8 @@ def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> f
     low, high = column.bound or column.ends
     if low >= 0.0 or high <= 0.0:
         return abs(value)
-    return (high - low) / 2.0 * (rows if statistic.adds_up else 1.0)
+    most = (high - low) / 2.0 * (rows if statistic.adds_up else 1.0)
+    return min(most, CANCEL * abs(value)) if value else most
 
 
 def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected], rows: float) -> None:

@@ -213,6 +213,8 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
         said.append(f"{rows}, whatever other persons do")
     if plan.per_window is not None:
         said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
+    if plan.unit.keys is not None and plan.bounds_rows:
+        said.append(f"of a person rows in at most {plan.unit.keys} keys count, those of least keyed hash")
     if plan.basis is not None:
         said.append(path_taken(shares))
     # Of deviations from the middle of the clip a replaced value moves two sensitivities.

@@ -33,6 +33,8 @@ from fastdp.tables.tails import Tail
 from fastdp.tables.tally import Rest, Tally, Tallying
 from fastdp.units import shown_time
 
+#: No noise has so many deviations: rows are no more than their released number and these.
+SURELY = 40.0
 #: Released rows by size and chosen clips, by column.
 Chosen = dict[str, tuple[Sizes, Choice]]
 
@@ -142,7 +144,8 @@ class TableRelease:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
         shares = shares.settled(*ends.found(), *keys.sizes)
         if counted is not None:
-            shares = with_path(shares, counted.value / max(1, shares.plan.cells or 1))
+            most = math.ceil(max(0.0, counted.value) + SURELY * math.sqrt(counted.variance))
+            shares = with_path(shares, counted.value / max(1, shares.plan.cells or 1), most)
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)

@@ -185,21 +185,37 @@ class PersonRows:
 
     def part(self, plan: TablePlan, words: Integers) -> Part:
         """Rows that count, and all that a person's reach needs; ``words``: 64 bits of each key."""
-        return self.kept(plan)._replace(all_rows=self._all_rows(plan, words))
+        return self.kept(plan, words)._replace(all_rows=self._all_rows(plan, words))
 
-    def kept(self, plan: TablePlan) -> Part:
+    def kept(self, plan: TablePlan, words: Integers) -> Part:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
-        flags = person_rows.least_rows(
-            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
-        )
+        given = first, spans, plan.contributions, plan.per_window or 0, self._size
+        if plan.unit.keys is None:
+            flags = person_rows.least_rows(self._hashing, groups, hashes, windows, *given)
+        else:
+            flags = self._in_few_keys(plan.unit.keys, words)
+            of_keys = groups[flags], hashes[flags], windows[flags]
+            flags[np.flatnonzero(flags)] = person_rows.least_rows(self._hashing, *of_keys, *given)
         values = np.empty((len(self._values), np.count_nonzero(flags)))
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
         rows, own = CellRows(windows[flags], codes[flags], values), groups[flags]
         return Part(lambda: iter((rows,)), np.bincount(own)[own], dropped)
+
+    def _in_few_keys(self, most: int, words: Integers) -> Flags:
+        """Rows in the `most` keys of least hash of their person (and period)."""
+        groups, codes = self._groups.array, self._codes.array
+        _, first, which = np.unique(groups * words.size + codes, return_index=True, return_inverse=True)
+        own = groups[first]
+        persons = own if self._plan.periods is None else self._periods.pairs[:, 0].take(own)
+        hashes = hash_keys(self._hashing, self.persons.digests.pairs.take(persons, axis=0), words[codes[first]])
+        kept: Flags = person_rows.least_rows(
+            self._hashing, own, hashes, np.zeros_like(own), 0, 0, most, 0, self._size
+        )
+        return kept[which]
 
     def _all_rows(self, plan: TablePlan, words: Integers) -> EntryRows | None:
         if not any(each.kind == "reach" for each in plan.statistics):

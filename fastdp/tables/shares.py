@@ -429,8 +429,8 @@ def shares_of(plan: TablePlan) -> Shares:
         if not LEAST_END <= most <= 1.0 / LEAST_END:
             doubles = "as doubles hold the errors of these"
             raise refusal("bounds", most, f"the larger end from {LEAST_END:g} to {1.0 / LEAST_END:g}, {doubles}")
-        # Numbers of a calendar hold the sums of all windows.
-        rows = 1 if plan.basis is None else MAX_ROWS
+        # Numbers of a calendar hold the sums of all windows, times its longest entry.
+        rows = 1 if plan.basis is None else max(MAX_ROWS, plan.most_counted * plan.basis.longest)
         grids[name] = make_grid(most, column.resolution, body / moved, rows, 1, 2).resolution
         if column.chooses:
             both = less + (whole_of[name] - less) * _of_sums(plan.parts[name])
@@ -445,8 +445,8 @@ def shares_of(plan: TablePlan) -> Shares:
 
 def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
     """Most by which a unit moves a calendar's numbers of all keys."""
-    k = plan.contributions
-    return basis.moved(l2_square(k, plan.per_window), min(k, (plan.nodes or (1,))[-1]), gaussian=gaussian)
+    k, keys = plan.contributions, (plan.nodes or (1,))[-1]
+    return basis.moved(l2_square(k, plan.per_window), min(k, keys, plan.unit.keys or keys), gaussian=gaussian)
 
 
 @lru_cache(maxsize=256)

@@ -328,35 +328,24 @@ class Beyond:
         ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table;
         ``rows``: of windows that stand out, the most beyond the clip.
         """
-        measured, variance = body[0] + part * self.value, self.variances(part)
+        (sums, below, above), quantile = body, two_sided(confidence)
+        measured, variance = sums + part * self.value, self.variances(part)
         if self.choice.cells:
-            low, high = self._of_cells(body, measured, variance, part, rows, confidence)
+            error, (down, up) = quantile * np.sqrt(variance), self.unseen(part, confidence)
+            low, high = measured - np.hypot(below, error) - down, measured + np.hypot(above, error) + up
+            # Arrays of all cells, whose memory the others need.
+            del error, down, up
+            if self.sides and not self.signed:
+                low, high, out = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above), rows > 0.0
+                high[out] = np.maximum(high[out], sums[out] + above[out] + self.loud(rows[out], confidence))
             estimate, variance = measured + part * self.modelled, variance + part**2 * self.guess
         else:
-            half, estimate = two_sided(confidence) * math.sqrt(self.variance), measured + part * self.modelled
+            half, estimate = quantile * math.sqrt(self.variance), measured + part * self.modelled
             low, high = self._of_one(part >= 1.0 - 1e-9, half, *self.hidden(confidence))
             estimate = estimate if self.signed else np.maximum(estimate, 0.0)
             variance = np.full(part.shape, self.variance + self.guess)
         # An estimate is not cut off, so that windows add up.
         return estimate, variance, np.minimum(low, estimate), np.maximum(high, estimate)
-
-    def _of_cells(
-        self,
-        body: tuple[Floats, Floats, Floats],
-        measured: Floats,
-        variance: Floats,
-        part: Floats,
-        rows: Floats,
-        confidence: float,
-    ) -> tuple[Floats, Floats]:
-        (sums, below, above), error = body, two_sided(confidence) * np.sqrt(variance)
-        down, up = self.unseen(part, confidence)
-        low, high = measured - np.hypot(below, error) - down, measured + np.hypot(above, error) + up
-        if self.sides and not self.signed:
-            low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
-            out = rows > 0.0
-            high[out] = np.maximum(high[out], sums[out] + above[out] + self.loud(rows[out], confidence))
-        return low, high
 
     def _of_one(self, whole: Flags, half: float, down: float, up: float) -> tuple[Floats, Floats]:
         """Ends of the whole table; of a part of it nonnegative sums are up to the whole's."""

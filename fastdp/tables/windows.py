@@ -35,7 +35,7 @@ class Windows(Publisher[WindowsState]):
     statistics : dict of str to str or list of str
         As for :func:`fastdp.aggregate`, of columns named in :meth:`add`.
     time : Time
-        The windows, with ``start``, before which rows are late.
+        The windows, with ``start``, before which rows are late; those from ``stop`` on, if given, are dropped.
     epsilon : float
         Privacy loss for one unit over everything that is ever released.
     by : str or list of str, optional
@@ -109,7 +109,7 @@ class Windows(Publisher[WindowsState]):
         if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         asked = statistics_of(statistics)
-        time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
+        time = replace(time, start=_text(time.start), stop=_text(time.stop), origin=_text(time.origin))
         pairs = [[each.column, each.kind] for each in asked]
         machine = WindowsMachine(
             statistics=pairs,

@@ -97,26 +97,30 @@ class Closing(NamedTuple):
 
     calendar: Calendar
     periods: Calendar | None
+    #: The window after the last.
+    stop: int
 
     def number(self, clock: int) -> int:
         """The first window that is open then."""
-        if self.periods is not None:
-            clock = self.periods.edge(self.periods.number(min(clock, LAST)))
-        return self.calendar.number(min(clock, LAST))
+        if self.periods is None:
+            return min(self.calendar.number(min(clock, LAST)), self.stop)
+        return int(self.numbers(np.array([min(clock, LAST)]))[0])
 
     def numbers(self, clock: Integers) -> Integers:
+        found = self.calendar.numbers(clock)
         if self.periods is not None:
             numbers = self.periods.numbers(clock)
             low, high = int(numbers.min()), int(numbers.max())
-            clock = self.periods.edges(low, high)[numbers - low]
-        return self.calendar.numbers(clock)
+            begins = self.calendar.numbers(self.periods.edges(low, high)[numbers - low])
+            found = np.where(found < self.stop, begins, found)
+        return np.minimum(found, self.stop)
 
     def end(self, first: int) -> int:
         """The window after those that close with the open one of this number."""
         if self.periods is None:
             return first + 1
         period = self.periods.number(self.calendar.edge(first))
-        return self.calendar.number(self.periods.edge(period + 1))
+        return min(self.calendar.number(self.periods.edge(period + 1)), self.stop)
 
     def next(self, first: int, clock: int) -> int:
         """The first window that a call leaves open: periods are closed one by one, each a table."""
@@ -180,7 +184,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def closing(self) -> Closing:
-        return Closing(self.calendar, self.plan.periods if self.plan.by_period else None)
+        return Closing(self.calendar, self.plan.periods if self.plan.by_period else None, self.plan.span[1])
 
     @cached_property
     def delay(self) -> int | None:
@@ -370,7 +374,8 @@ class WindowsMachine(Machine[WindowsState]):
             windows = self.calendar.numbers(batch.times)
             clock, lates = self._clock(state, batch, windows)
             late, valued = int(np.count_nonzero(lates)), self.plan.with_values(batch.values)
-            came = np.flatnonzero(~lates if valued is None else ~lates & valued)
+            inside = ~lates & (windows < self.closing.stop)
+            came = np.flatnonzero(inside if valued is None else inside & valued)
             if keys is None:
                 came = came[batch.keys[came] >= 0]
                 codes = batch.keys[came]
@@ -402,6 +407,8 @@ class WindowsMachine(Machine[WindowsState]):
         window = calendar.number(moment) if calendar.fixed else int(calendar.numbers(batch.times)[0])
         if window < closed:
             return clock, 1, None, keys
+        if window >= self.closing.stop:
+            return clock, 0, None, keys
         code = batch.keys[0]
         if keys is not None:
             keys, code = keys.learned_one(batch.keys)
@@ -467,7 +474,7 @@ class WindowsMachine(Machine[WindowsState]):
         plan.check_cells(span[1] - first, table.size)
         reached, new = self._newcomers(state, said, digests, span, key)
         if plan.bounds_rows:
-            (said,) = _persons(plan, rows, words, key).kept(plan).read()
+            (said,) = _persons(plan, rows, words, key).kept(plan, words).read()
         if keys is not None:
             said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])
@@ -553,7 +560,7 @@ class WindowsMachine(Machine[WindowsState]):
             nodes = (max(1, self.table.size),) * (len(self.plan.by) + 1)
             first = self.plan.start or 0
             of_first = with_path(shares.settled(first, self.closing.end(first), *nodes))
-            shares = replace(of_first, plan=replace(of_first.plan, start=first, stop=None))
+            shares = replace(of_first, plan=replace(of_first.plan, stop=self.plan.stop))
         return promise(shares, simulated=key.simulated, notes=self.notes)
 
     @cached_property

@@ -1,21 +1,14 @@
-"""Ciphers in LLVM's instructions, which also takes Numba half a second less."""
+"""ChaCha20 in LLVM's instructions, which also takes Numba half a second less."""
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
-from llvmlite.binding import initialize_native_asmparser
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-from fastdp_kernels._caching import processor_has
-
-#: True if :func:`aes256_block` works here: it needs the processor's instructions, as those with AVX write them.
-HAS_AES = platform.machine() in {"x86_64", "AMD64"} and processor_has("aes", "avx")
 
 if TYPE_CHECKING:
 
@@ -23,11 +16,6 @@ if TYPE_CHECKING:
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
     ) -> tuple[np.uint64, ...]:
         """64 bytes of ChaCha20."""
-
-    def aes256_block(
-        k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, low: np.uint64, high: np.uint64
-    ) -> tuple[np.uint64, np.uint64]:
-        """Encrypt one 16-byte block, two little-endian words, by AES-256 under a key of four: two words."""
 
 else:
     #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
@@ -67,49 +55,3 @@ else:
     def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
-
-    _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 128 // bits) for bits in (64, 32))
-
-    def _instruction(builder: Any, name: str, *operands: Any) -> Any:
-        # By name: levels of processors, for which wheels have kernels, do not name these instructions.
-        vectors = [each for each in operands if not isinstance(each, int)]
-        given = ", ".join([f"$${each}" for each in operands if isinstance(each, int)])
-        numbers = ", ".join(f"${i}" for i in range(len(vectors), -1, -1))
-        kind, places = ir.FunctionType(_WORDS, [_WORDS] * len(vectors)), ",".join(["=x", *"x" * len(vectors)])
-        return builder.asm(kind, f"{name} {given}{', ' if given else ''}{numbers}", places, vectors, False)
-
-    def _shuffled(builder: Any, x: Any, lanes: list[int]) -> Any:
-        zeros = ir.Constant(_WORDS, [0] * 4)
-        return builder.shuffle_vector(x, zeros, ir.Constant(_WORDS, lanes))
-
-    def _round_keys(builder: Any, first: Any, second: Any) -> list[Any]:
-        keys = [first, second]
-        for i in range(13):
-            old, assisted = keys[-2], _instruction(builder, "vaeskeygenassist", 0 if i % 2 else 1 << i // 2, keys[-1])
-            mixed = _shuffled(builder, assisted, [2 if i % 2 else 3] * 4)
-            # Each word with all before it; lane 4 is zero.
-            for lanes in ([0, 1, 2, 3], [4, 0, 1, 2], [4, 4, 0, 1], [4, 4, 4, 0]):
-                mixed = builder.xor(mixed, _shuffled(builder, old, lanes))
-            keys.append(mixed)
-        return keys
-
-    @intrinsic
-    def aes256_block(_typing: Any, _k0: Any, _k1: Any, _k2: Any, _k3: Any, _low: Any, _high: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            def joined(low: Any, high: Any) -> Any:
-                pair = ir.Constant(_HALVES, ir.Undefined)
-                for place, word in enumerate((low, high)):
-                    pair = builder.insert_element(pair, word, ir.IntType(32)(place))
-                return builder.bitcast(pair, _WORDS)
-
-            initialize_native_asmparser()
-            first, second, state = (joined(*arguments[i : i + 2]) for i in (0, 2, 4))
-            begin, *middle, last = _round_keys(builder, first, second)
-            state = builder.xor(state, begin)
-            for key in middle:
-                state = _instruction(builder, "vaesenc", state, key)
-            state = builder.bitcast(_instruction(builder, "vaesenclast", state, last), _HALVES)
-            words = [builder.extract_element(state, ir.IntType(32)(place)) for place in range(2)]
-            return context.make_tuple(builder, signature.return_type, words)
-
-        return types.UniTuple(types.uint64, 2)(*[types.uint64] * 6), generate

@@ -72,7 +72,7 @@ class Mechanism:
         * ``public``: those of the public facts below, and of ``parameters``, that its signature names.
 
         Public facts: ``bound`` (int); ``sensitivity`` (float: the most by which the unit changes one value, at most
-        ``bound``); ``w`` (int: steps of a window, 1 where the unit is no window); ``holdout`` (int: the first values,
+        ``bound``); ``w`` (int: values that the unit may change, 1 for events); ``holdout`` (int: the first values,
         of which no query asks, so that thresholds can be learned there; their answers are ignored); ``max_range``
         (int: length of the longest query); for points ``times`` (int64[n]: ascending numbers of batches) and no
         others.

@@ -254,7 +254,7 @@ def test_a_state_and_a_share_show_nothing(tmp_path: Path) -> None:
 def test_the_clock_is_never_the_latest_row(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="lateness = '1min': expected None in a job"):
         make_job(tmp_path, lateness="1min")
-    with pytest.raises(ParameterError, match="expected counts, sums, means and variances in a job"):
+    with pytest.raises(ParameterError, match="expected counts, sums, means and variances of single windows in a job"):
         make_job(tmp_path, statistics={"kwh": "median"})
     assert "is public knowledge" in make_job(tmp_path).guarantee.derivation[-1]
 
@@ -311,6 +311,15 @@ def test_a_timer_in_milliseconds_fires_when_a_window_has_ended(tmp_path: Path) -
     time = fastdp.Time("at", "1500us", start="1970-01-01")
     windows = fastdp.Windows({"*": "count"}, time, epsilon=1.0)
     assert Shard(Job(windows, name="fast", secret=scenes.write_secret(tmp_path)), (0, 1)).next_end == 2
+
+
+def test_no_timer_fires_behind_the_last_window(tmp_path: Path) -> None:
+    time = fastdp.Time("at", "1h", start="2024-05-01", stop="2024-05-01T02:00")
+    job = Job(fastdp.Windows({"*": "count"}, time, epsilon=1.0), name="two", secret=scenes.write_secret(tmp_path))
+    shard = Shard(job, (0, 1))
+    assert len(shard.advance("2024-05-02")) == 2
+    # That of the input.
+    assert shard.next_end == 2**53
 
 
 def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:

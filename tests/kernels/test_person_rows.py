@@ -1,4 +1,4 @@
-"""The kernels behind persons: SipHash, AES, numbers of pairs, the rows of least hash; against oracles."""
+"""The kernels behind persons: SipHash, numbers of pairs, the rows of least hash; against oracles."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import struct
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdp_kernels._ciphers import HAS_AES
-from fastdp_kernels.noise import aes
 from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
 
@@ -52,17 +49,6 @@ def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
     found = person_rows.hash_rows(KEY, table[:, :2].copy(), table[:, 2].copy(), table[:, 3].copy(), values)
     wanted = [persons.row_hash(KEY.tolist(), row[:2], *row[2:4], row[4 : 4 + valued], 0) for row in rows]
     assert found.tolist() == wanted
-
-
-@pytest.mark.skipif(not HAS_AES, reason="a processor without the instructions")
-def test_blocks_under_many_keys_are_those_of_the_cipher() -> None:
-    rng = np.random.default_rng(1)
-    keys, blocks = rng.integers(0, 2**64, (50, 4), np.uint64), rng.integers(0, 2**64, (3, 2), np.uint64)
-    found = np.empty((50, 3, 2), np.uint64)
-    aes.encrypt_under(keys, np.zeros(len(keys), np.uint64), blocks, found)
-    for key, own in zip(keys, found, strict=True):
-        cipher = Cipher(algorithms.AES(key.tobytes()), modes.ECB()).encryptor()  # noqa: S305
-        assert own.tobytes() == cipher.update(blocks.tobytes())
 
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0, 7, -(2**63)])), max_size=60), st.integers(0, 60))

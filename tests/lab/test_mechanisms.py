@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 HERE = Path(__file__).parent
 MECHANISMS = registered()
-STEPS, W, PERSONS = 64, 4, 3
+STEPS, W, PERSONS = 64, 4, 60
 #: Runs of each of two neighbours, and the probability that a mechanism that keeps its budget fails.
 RUNS, ALARM = 800, 1e-8
 
@@ -72,7 +72,7 @@ def test_an_answer_follows_from_its_key(name: str) -> None:
     assert len(mechanism.source) > 10
     _, values, _ = neighbours(mechanism.unit)
     kept = values.copy()
-    first, again, other = (released(mechanism, values, key) for key in (1, 1, 2))
+    first, again, other = (released(mechanism, values, key, 8.0) for key in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert first.shape != other.shape or (first != other).any()
     np.testing.assert_array_equal(values, kept)

@@ -73,15 +73,26 @@ def test_separate_budgets_and_the_guarantee() -> None:
     assert make(threshold=Fixed(9.0)).threshold == 9.0
 
 
-def test_a_release_reports_growth_behind_the_hold_out_at_the_callers_line() -> None:
+def test_growth_behind_the_hold_out_is_reported_at_the_callers_line() -> None:
     values = np.random.default_rng(1).gamma(2.0, 5.0, 20_000)
     # A warning is an error: values that do not grow cause none, however theta is chosen.
     make(holdout=8000).release(values)
     grown = np.append(values[:16_000], 8.0 * values[16_000:])
     make(holdout=8000, threshold=9.0).release(grown)
-    with pytest.warns(AccuracyWarning, match="values grow behind .* threshold=, a public") as found:
-        make(holdout=8000).release(grown)
-    assert found[0].filename == __file__
+    simulation = make(holdout=8000)
+    simulation.publish(grown[:16_000])
+    server = simulation.server
+    reports = server.announcement.mechanism.perturb(grown[16_000:])
+    message = encode(server.announcement.mechanism, reports)
+    for call in (
+        lambda: make(holdout=8000).release(grown),
+        lambda: simulation.publish(grown[16_000:]),
+        lambda: server.publish(np.append(reports, -1)),
+        lambda: server.receive(message),
+    ):
+        with pytest.warns(AccuracyWarning, match="values grow behind .* threshold=, a public") as found:
+            call()
+        assert found[0].filename == __file__
 
 
 def test_bad_input_changes_nothing() -> None:

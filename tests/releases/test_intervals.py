@@ -512,6 +512,10 @@ def test_differences_that_noise_explains_are_not_taken_for_the_streams() -> None
     level = float(totals.mean()) / threshold / block
     wanted = revision.cautious_rate(0.0, level, drawn, block, 1.0 + 39 / 2.0) * threshold**2
     assert rate_of_blocks(totals, noise, threshold, block) == pytest.approx(wanted, rel=1e-9)
+    # One block shows no difference: all of its sum may have come in one step.
+    energy = (level * block) ** 2 - 2.0 * drawn
+    wanted = revision.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.5) * threshold**2
+    assert rate_of_blocks(totals.mean(keepdims=True), noise, threshold, block) == pytest.approx(wanted, rel=1e-9)
 
 
 CONFIDENCES = (0.01, 0.5, 0.68, 0.9, 0.95, 0.99, 0.9999)

@@ -65,7 +65,7 @@ def test_range_sums_are_sums_of_slices(releases, revised: bool) -> None:
 @pytest.mark.parametrize("method", ["adaptive", "tops", "topl", "pak"])
 @pytest.mark.parametrize("n", [1, 1000])
 def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -> None:
-    release = finished(method, n + 20, 1.0, 50, 20, seed=1).release(np.full(n + 20, 7.0))
+    release = finished(method, n + 20, 1.0, 50, 20, seed=5).release(np.full(n + 20, 7.0))
     shown = repr(release).splitlines()
     assert str(release) == repr(release)
     assert shown[0].endswith(f"Release of {n:,} values after a hold-out of 20")
@@ -82,7 +82,8 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
         release, noise=release.noise and dataclasses.replace(release.noise, bounded=False, kind="blocks")
     )
     assert "  intervals  for true sums\n" in repr(other)
-    whole = dataclasses.replace(release.noise, kind="blocks", bound=release.threshold) if release.noise else None
+    lowest = release.threshold if release.revision is None else release.revision.thetas.min()
+    whole = dataclasses.replace(release.noise, kind="blocks", bound=lowest) if release.noise else None
     assert ("  intervals  for true sums\n" in repr(dataclasses.replace(release, noise=whole))) == (whole is not None)
     assert "  intervals  none: the noise of sums is not stated\n" in repr(dataclasses.replace(release, noise=None))
     assert max(map(len, shown)) < 200

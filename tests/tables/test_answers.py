@@ -417,6 +417,16 @@ def test_noise_covers_both_levels_of_bins_and_all_rows_of_a_unit(delta: float) -
         assert noise.gaussian == (plan.noise == "gaussian")
 
 
+@pytest.mark.parametrize("bounds", [fastdp.Value(clip=60.0), 60.0, 6e4], ids=["clip", "bound", "far"])
+def test_without_noise_a_quantile_errs_by_a_fine_bin(bounds: float | fastdp.Value) -> None:
+    for values in (np.full(999, 20.0), np.random.default_rng(1).gamma(4.0, 4.0, 999)):
+        rows, asked = pd.DataFrame({"v": values}), {"v": ["median", "p95"]}
+        table = fastdp.aggregate(rows, asked, epsilon=1e4, bounds=bounds, seed=1)
+        for name, rank in (("v_median", 0.5), ("v_p95", 0.95)):
+            # One of the 1,024 bins: neighbours of it have rows elsewhere.
+            assert float(table[name].estimate(0, 1)[0]) == pytest.approx(np.quantile(values, rank), rel=0.015)
+
+
 def test_whole_numbers_add_up() -> None:
     rng = np.random.default_rng(8)
     frame = pd.DataFrame({"a": rng.integers(0, 4, 400), "b": rng.integers(0, 6, 400)})

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fastdp
+from fastdp.data.source import EngineTable, Source, open_source
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.tables.calendar_basis import Basis, calendar_basis
 from fastdp.units import EPOCH, MICROSECOND
@@ -143,7 +144,8 @@ def table_of(values: list[list[float]], keys: str = "") -> pa.Table:
 
 
 def released(frame: pa.Table, statistics: dict[str, str], **given: Any) -> fastdp.tables.table.Table:
-    unit = fastdp.Person("who", rows=4, per_window=1, basis=given.pop("basis", "calendar"))
+    own = {"basis": given.pop("basis", "calendar"), "keys": given.pop("of_person", None)}
+    unit = fastdp.Person("who", rows=4, per_window=1, **own)
     time = fastdp.Time("at", "12h", start=BEGIN, stop=BEGIN + timedelta(days=2))
     if "kwh" in statistics:
         given.setdefault("bounds", fastdp.Value(clip=2.0, resolution=1.0))
@@ -155,6 +157,7 @@ CASES = {
     "counts": {"statistics": {"*": "count"}},
     "both": {"statistics": {"kwh": "sum", "*": "count"}},
     "keys": {"statistics": {"kwh": "sum"}, "by": "key", "keys": ["a", "b"]},
+    "a key of a person": {"statistics": {"kwh": "sum"}, "by": "key", "keys": ["a", "b"], "of_person": 1},
     "chosen clip": {"statistics": {"kwh": "sum"}, "bounds": 3.0},
     "negative": {"statistics": {"kwh": "sum"}, "bounds": fastdp.Value(clip=(-2.0, 1.0), resolution=1.0)},
 }
@@ -306,6 +309,27 @@ def test_a_plan_of_many_windows_errs_as_one_of_fewer() -> None:
     assert len(calendars[0]) == 2
     # It was 200 s while each number of columns was computed by itself.
     assert time.process_time() - begin < 30.0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 200.0])
+@pytest.mark.parametrize(("hours", "power"), [(2, 14), (2, 24), (24, 19)])
+def test_numbers_of_many_rows_fit(hours: int, power: int, epsilon: float) -> None:
+    """An engine says that there are 2^power as many rows at the clip: 2^26 in two windows would wrap."""
+    data, _ = homes(2_048, hours)
+    data = data.set_column(2, "kwh", pa.array(np.full(data.num_rows, 1.9)))
+
+    def opened(columns: Any) -> Source:
+        source = open_source(data, columns)
+        return replace(source, add=lambda tally, _: tally(source) << power)
+
+    given = {"clip": None, "bound": fastdp.Value(2.0, clip=2.0), "epsilon": epsilon}
+    found = hourly(EngineTable(opened), hours, person={"basis": "calendar", "most": hours}, **given)
+    truth, starts = 1.9 * 2_048 * 2**power, np.arange(hours)
+    assert np.asarray(found) == pytest.approx(np.full(hours, truth), rel=1e-3)
+    for begins, ends, true in ((starts, starts + 1, truth), ([0], [hours], hours * truth)):
+        low, high = found.interval(begins, ends)
+        assert (low <= true).all()
+        assert (true <= high).all()
 
 
 def test_what_the_calendar_needs_is_said() -> None:

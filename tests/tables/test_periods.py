@@ -24,8 +24,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 SHAPES: dict[str, tuple[str, str, list[str], int, dict[str, Any]]] = {
     "hours of weeks": ("1h", "1w", ["2024-03-18", "2024-03-25", "2024-04-01", "2024-04-08"], 168, {}),
     "hours of days in Paris, keys": (
-        *("1h", "1d", ["2024-03-30T18:00", "2024-03-31", "2024-04-01", "2024-04-02"], 25),
-        {"time": {"zone": "Europe/Paris"}, "by": "key", "keys": ["a", "b"], "delta": 1e-6},
+        *("1h", "1d", ["2024-03-30T18:00", "2024-03-31", "2024-04-01", "2024-04-01T13:00"], 25),
+        {
+            "time": {"zone": "Europe/Paris", "stop": "2024-04-01T13:00"},
+            "by": "key",
+            "keys": ["a", "b"],
+            "delta": 1e-6,
+        },
     ),
     "days of months": ("1d", "1mo", ["2024-02-01", "2024-03-01", "2024-04-01"], 31, {"bounds": 3.0, "epsilon": 40.0}),
     "a curve": ("12h", "2d", ["2024-04-01", "2024-04-03", "2024-04-05"], 4, {"basis": (1.0, 3.0), "seed": 5}),

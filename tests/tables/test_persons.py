@@ -7,6 +7,7 @@ import sys
 import threading
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -31,6 +32,7 @@ from fastdp.tables import rows as table_rows
 from fastdp.tables.columns import Numbers, digests_of, with_missing
 from fastdp.tables.quantities import CellRows
 from fastdp.tables.rows import BatchRows, Part, PersonRows, hashing_of
+from tests.oracles import persons as oracle
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import SECRET, as_family, below, column, expected, random_rows
@@ -38,16 +40,19 @@ from tests.tables.rows import SECRET, as_family, below, column, expected, random
 HOUR = 3_600_000_000
 WEEK = {"start": "2024-01-01", "stop": "2024-01-08"}
 #: Person, hour, key: few, so that rows repeat.
-ROW = st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 1))
+ROW = st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 2))
 LIMIT = st.integers(1, 5)
 #: A few rows only, so that the warning says nothing.
 few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
-def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Part, Counter]:
+def kept_rows(
+    rows: list[tuple], period: str | None, most: int, per_window: int | None, keys: int | None
+) -> tuple[Part, Counter]:
     """Numbers of (person, hour, key) that count, and their rows."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
     plan = flat.make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
+    plan = replace(plan, unit=replace(plan.unit, keys=keys))
     found = PersonRows(plan, hashing_of(Key.from_bytes(SECRET)))
     table = np.array(rows, np.int64).reshape(-1, 3)
     times = table[:, 1] * HOUR
@@ -55,8 +60,9 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     # The value tells the row.
     values = (table @ [10_000, 10, 1]).astype(float)
     rows = CellRows(windows, table[:, 2].copy(), values[None])
-    found.add(BatchRows(rows, times, persons), 5 - table[:, 2])
-    kept = found.kept(plan)
+    words = 5 - np.arange(3)
+    found.add(BatchRows(rows, times, persons), words[table[:, 2]])
+    kept = found.kept(plan, words)
     (own,) = kept.read()
     told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in own.values[0])
     cells = zip(own.windows, own.codes, strict=True)
@@ -64,15 +70,30 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     return kept, told
 
 
-@given(st.lists(ROW, max_size=40), st.permutations(range(40)), st.none() | st.just("12h"), LIMIT, st.none() | LIMIT)
+def in_least_keys(rows: list[tuple], keys: int) -> list[tuple]:
+    """Rows of one person in the keys of least hash of person and key."""
+    hashing, person = np.frombuffer(hashing_of(Key.from_bytes(SECRET)), np.uint64).tolist(), rows[0][0]
+
+    def hashed(key: int) -> int:
+        return oracle.row_hash(hashing, (person * 7919, -person), 0, 5 - key, (), 0)
+
+    least = sorted({key for *_, key in rows}, key=hashed)[:keys]
+    return [row for row in rows if row[2] in least]
+
+
+@given(
+    *(st.lists(ROW, max_size=40), st.permutations(range(40)), st.none() | st.just("12h"), LIMIT),
+    *(st.none() | LIMIT, st.none() | st.integers(1, 2)),
+)
 def test_a_persons_rows_depend_on_no_order_and_on_nobody_else(
-    rows: list[tuple], order: list[int], period: str | None, most: int, per_window: int | None
+    rows: list[tuple], order: list[int], period: str | None, most: int, per_window: int | None, keys: int | None
 ) -> None:
-    found, told = kept_rows(rows, period, most, per_window)
+    given = period, most, per_window, keys
+    found, told = kept_rows(rows, *given)
     shuffled = [rows[i] for i in order if i < len(rows)]
-    assert kept_rows(shuffled, period, most, per_window)[1] == told
+    assert kept_rows(shuffled, *given)[1] == told
     alone = [row for row in rows if row[0] != 1]
-    _, others = kept_rows(alone, period, most, per_window)
+    _, others = kept_rows(alone, *given)
     assert others == Counter({row: count for row, count in told.items() if row[0] != 1})
     whole = {(p, h // 12 if period else 0) for p, h, _ in rows}
     cut = {(p, h // 12 if period else 0) for p, h, _ in (Counter(rows) - told)}
@@ -82,6 +103,9 @@ def test_a_persons_rows_depend_on_no_order_and_on_nobody_else(
     for person, span in whole:
         own = Counter({r: c for r, c in told.items() if (r[0], r[1] // 12 if period else 0) == (person, span)})
         there = [r for r in rows if (r[0], r[1] // 12 if period else 0) == (person, span)]
+        if keys is not None:
+            there = in_least_keys(there, keys)
+            assert set(own) <= set(there)
         room = Counter(h // 4 for _, h, _ in there)
         most_here = sum(min(n, per_window or n) for n in room.values())
         assert own.total() == min(most, most_here)

@@ -478,6 +478,12 @@ def test_values_of_both_signs_may_cancel(kind: str) -> None:
         assert not plan.errors[f"x_{kind}"].drowned
         with pytest.raises(ParameterError, match="of all rows would be 0"):
             fastdp.plan({"x": kind}, epsilon=1e-8, bounds=bounds, **given)
+        small = given | {"rows": 20, "windows": 2, "mean": 0.001}
+        with pytest.raises(ParameterError, match=r"of all rows would be .* \+- "):
+            fastdp.plan({"x": kind}, epsilon=0.1, bounds=bounds, **small)
+        # Beside ten times the sum the noise is small.
+        plan = fastdp.plan({"x": kind}, epsilon=1.0, bounds=bounds, **given | {"mean": 0.05})
+        assert not plan.errors[f"x_{kind}"].drowned
 
 
 def test_a_mean_that_no_values_have_is_refused() -> None:

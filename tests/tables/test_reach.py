@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -286,22 +287,29 @@ def test_a_kept_file_continues_a_reach(tmp_path: Path) -> None:
     assert len(windows.to_bytes()) < 900 * 48 + 4096
 
 
+@pytest.mark.parametrize(("days", "stop"), [(365, False), (200, True)])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_many_windows_are_added_up_by_a_counter(delta: float) -> None:
-    """A person enters a sum of each level; online, cut anywhere, with the bytes of a table of a year."""
-    unit, days = fastdp.Person("who"), 365
+def test_many_windows_are_added_up_by_a_counter(delta: float, days: int, stop: bool) -> None:
+    """A person enters a sum of each level; online, cut anywhere, with the bytes of a table of a year or to stop."""
+    unit = fastdp.Person("who")
     plan = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=days, unit=unit)
     single = fastdp.plan(REACH, epsilon=1.0, delta=delta, every="1d", windows=1, unit=unit)
-    assert plan.errors["who_reach"].std_error < 0.85 * math.sqrt(days) * single.errors["who_reach"].std_error
+    of_singles = math.sqrt(days) * single.errors["who_reach"].std_error
+    assert plan.errors["who_reach"].std_error < (1.0 if stop else 0.85) * of_singles
     time = fastdp.Time("at", "1d", start=BEGIN, stop=BEGIN + timedelta(days=days))
     at = np.datetime64(BEGIN) + np.arange(0, days, 2).astype("m8[D]") + np.timedelta64(1, "h")
     data = pa.table({"at": at, "who": np.arange(at.size)})
     asked = {"epsilon": EXACT, "unit": unit, "delta": delta, "seed": 2}
     assert of(fastdp.aggregate(data, REACH, time, **asked)).tolist() == (np.arange(days) // 2 + 1).tolist()
     table = fastdp.aggregate(data, REACH, time, **asked | {"epsilon": 1.0})
-    windows, closed = fastdp.Windows(REACH, fastdp.Time("at", "1d", start=BEGIN), **asked | {"epsilon": 1.0}), []
+    asked |= {"epsilon": 1.0}
+    windows, closed = fastdp.Windows(REACH, time if stop else replace(time, stop=None), **asked), []
     windows.add(at, persons=np.arange(at.size))
-    for day in (1, 7, 8, 100, 101, 300, days):
+    if stop:
+        # Rows from there on are dropped, one by one too, and are not late.
+        for many in (1, 2):
+            windows.add([BEGIN + timedelta(days=days)] * many, persons=[7_000] * many)
+    for day in (1, 7, 8, 100, 101, 180, days + stop):
         closed.append(windows.advance(BEGIN + timedelta(days=day)))
         windows = fastdp.Windows.from_bytes(windows.to_bytes())
     assert np.concatenate([of(each) for each in closed]).tolist() == of(table).tolist()
@@ -310,6 +318,10 @@ def test_many_windows_are_added_up_by_a_counter(delta: float) -> None:
     errors = np.concatenate([each.std_error(np.arange(len(each)), np.arange(len(each)) + 1) for each in closed])
     assert errors.tolist() == table.std_error(np.arange(days), np.arange(days) + 1).tolist()
     assert errors[-1].item() == plan.errors["who_reach"].std_error
+    assert windows.late == 0
+    if stop:
+        assert len(windows.advance(BEGIN + timedelta(days=days + 9))) == 0
+        assert windows.guarantee.times == table.guarantee.times
 
 
 @pytest.mark.slow

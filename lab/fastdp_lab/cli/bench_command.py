@@ -54,8 +54,8 @@ def bench(specification: Path | None, suite: str | None, listed: bool, output: P
             chosen = suites.of_name(suite, data=data, quick=quick)
         else:
             assert specification is not None  # noqa: S101
-            chosen = [suites.from_file(specification, data=data, quick=quick)]
             data = specification.parent if data is None else data
+            chosen = [suites.from_file(specification, data=data, quick=quick)]
         _run(chosen, suite, output, data or Path(), **options)
 
 

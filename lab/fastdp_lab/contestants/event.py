@@ -11,7 +11,7 @@ import fastdp
 from fastdp.kinds import Floats, Integers
 from fastdp.perturbers import Hierarchy, Toeplitz
 from fastdp_lab.contestants.budget import UNITS, compiled, draws, parts, steps_of
-from fastdp_lab.mechanism import Mechanism
+from fastdp_lab.mechanism import Answer, Mechanism
 
 # Noise without structure.
 
@@ -157,7 +157,7 @@ def _medians(noisy: Floats, starts: Integers) -> Floats:
 
 
 def _values_of(publisher: Any, values: Integers) -> Floats:
-    """What is published; values that choose a threshold have its mean."""
+    """Published values; those that choose a threshold have their mean."""
     out = np.asarray(publisher.release(values).values, np.float64)
     return np.concatenate([np.full(values.size - out.size, out.mean()), out])
 
@@ -198,19 +198,33 @@ def tops(values: Integers, epsilon: float, key: bytes, *, bound: int, holdout: i
 
 
 def adaptive(
-    values: Integers, epsilon: float, key: bytes, *, bound: int, sensitivity: float, holdout: int, max_range: int
+    values: Integers,
+    epsilon: float,
+    key: bytes,
+    *,
+    bound: int,
+    sensitivity: float,
+    holdout: int,
+    max_range: int,
+    w: int,
 ) -> Floats:
     """Blocks whose lengths follow released sums."""
+    common: dict[str, Any] = {"max_range": max_range, "contributions": w, "key": key}
     if sensitivity < bound:
-        return _values_of(fastdp.Adaptive(epsilon, sensitivity=sensitivity, max_range=max_range, key=key), values)
-    return _values_of(fastdp.Adaptive(epsilon, float(bound), max(holdout, 1), max_range, key=key), values)
+        return _values_of(fastdp.Adaptive(epsilon, sensitivity=sensitivity, **common), values)
+    # Without a hold-out nothing can choose a threshold.
+    threshold = {} if holdout else {"threshold": float(bound)}
+    return _values_of(fastdp.Adaptive(epsilon, float(bound), holdout or None, **common, **threshold), values)
 
 
-def whole_array(values: Integers, epsilon: float, key: bytes, *, bound: int, sensitivity: float) -> Floats:
+def whole_array(
+    values: Integers, epsilon: float, key: bytes, *, bound: int, sensitivity: float, w: int, delta: float = 0.0
+) -> Answer:
     """Equal blocks of a finished array, with intervals."""
     counts = sensitivity < bound
     public: dict[str, Any] = {"sensitivity": sensitivity} if counts else {"bound": float(bound)}
-    return np.asarray(fastdp.release(values, epsilon, key=key, **public).values, np.float64)
+    release = fastdp.release(values, epsilon, contributions=w, delta=delta, key=key, **public)
+    return Answer(np.asarray(release.values, np.float64), release.interval)
 
 
 def _event(name: str, release: Any, source: str, **parameters: Any) -> Mechanism:

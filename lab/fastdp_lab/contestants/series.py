@@ -6,13 +6,12 @@ Every value may move by the sensitivity s: by n s in L1 and by sqrt(n) s in L2.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-import fastdp
 from fastdp.kinds import Floats, Integers
 from fastdp_lab.contestants.budget import UNITS, draws, parts, steps_of
+from fastdp_lab.contestants.event import whole_array
 from fastdp_lab.mechanism import Mechanism
 
 
@@ -88,12 +87,6 @@ def chosen_fourier(values: Integers, epsilon: float, key: bytes, *, sensitivity:
     scores = np.rint((left + math.sqrt(2.0) * sizes * moved * UNITS / half) * (quarter / moved)).astype(np.int64)
     keep = int(np.argmin(scores + draws(key, sizes.size, 2))) + 1
     return _kept(coefficients, keep, half, key, moved, values.size)
-
-
-def whole_array(values: Integers, epsilon: float, key: bytes, *, bound: int, delta: float = 0.0) -> Floats:
-    """fastdp.release for all values together."""
-    public: dict[str, Any] = {"contributions": values.size, "delta": delta}
-    return np.asarray(fastdp.release(values, epsilon, float(bound), key=key, **public).values, np.float64)
 
 
 _RASTOGI = "Rastogi and Nath 2010 (SIGMOD), Fourier perturbation: sqrt(k) times the L2 sensitivity over epsilon"

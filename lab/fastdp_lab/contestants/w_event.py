@@ -13,6 +13,7 @@ import numpy as np
 
 from fastdp.kinds import Floats, Integers
 from fastdp_lab.contestants.budget import UNITS, compiled, draws, parts, steps_of
+from fastdp_lab.contestants.event import adaptive, whole_array
 from fastdp_lab.mechanism import Mechanism
 
 
@@ -230,4 +231,6 @@ W_EVENT = (
         *("AdaPub", "w-event", adapub, _ADAPUB),
         breaks="tests look at all values of a group, so that a value is in many tests and a test has many values",
     ),
+    Mechanism("Adaptive, w", "w-event", adaptive, "fastdp.Adaptive(contributions=w) (docs/streams.md)"),
+    Mechanism("release, w", "w-event", whole_array, "fastdp.release(contributions=w) (docs/streams.md)"),
 )

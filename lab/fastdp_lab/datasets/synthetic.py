@@ -139,7 +139,8 @@ def growing(form: str, factor: float, n: int, begin: int, seed: int = 7) -> Inte
     place = (np.arange(n) - begin).clip(0) / (n - begin)
     courses = {"ramp": 1.0 + (factor - 1.0) * place, "step": np.where(place >= 0.25, factor, 1.0)}
     scale = courses.get(form, factor**place)
-    return np.rint(np.minimum(generator.gamma(2.0, 5.0, n) * scale, GROWTH_BOUND)).astype(np.int64)
+    values: Integers = np.rint(np.minimum(generator.gamma(2.0, 5.0, n) * scale, GROWTH_BOUND)).astype(np.int64)
+    return values
 
 
 GROWTH_BOUND = 100_000.0

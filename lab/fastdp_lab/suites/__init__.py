@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import FastDPError
+from fastdp.errors import DataError, FastDPError
 from fastdp.kinds import Json
 from fastdp_lab.sweeps.claims import Claim
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
@@ -86,8 +86,13 @@ def of_name(name: str, *, data: Path | None = None, quick: bool = False) -> list
     validation.choice("suite", name, tuple(names()))
     paths = [HERE / f"{name}.toml"]
     if not paths[0].exists():
-        paths = sorted(HERE.glob(f"{name}_*.toml"))
+        every = sorted(HERE.glob(f"{name}_*.toml"))
+        paths = [path for path in every if data is not None or not _needs_data(path)]
     return [from_file(path, data=data, quick=quick) for path in paths]
+
+
+def _needs_data(path: Path) -> bool:
+    return all(each.get("optional", False) for each in tomllib.loads(path.read_text("utf-8"))["datasets"])
 
 
 def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> Suite:
@@ -100,15 +105,17 @@ def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> S
             check_keys(own.get("quick", {}), "quick", ("repetitions", "epsilons"))
             table |= own.get("quick", {"repetitions": 2})
         # Other errors of this key are found below.
-        if isinstance(table.get("datasets"), list):
+        if isinstance(table.get("datasets"), list) and table["datasets"]:
             table["datasets"] = list(_present(table["datasets"], data))
+            if not table["datasets"]:
+                raise DataError("datasets: none of their files is there; expected --data, a folder with one of them")
         told = own.get("unit"), claims, own.get("about", ""), tuple(own.get("tuned", ()))
         return Suite(path.stem, from_table(table), *told)
     except FastDPError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _present(data_sets: list[Json], folder: Path | None) -> Iterator[Json]:
+def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:
     """The tables of data sets whose files are there, real streams in place of synthetic ones."""
     for table in data_sets:
         if not isinstance(table, dict):

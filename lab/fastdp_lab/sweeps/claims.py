@@ -96,6 +96,8 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
     }.items():
         if chosen:
             asked = asked[asked[column].isin(chosen)]
+    if asked["mechanism"].nunique() < 2:
+        return Verdict(claim, "open", 0, 0, 0, 0, (math.nan,) * 3)
     keys = ["dataset", "epsilon", "workload", "group"]
     # Times of a stream of points are averaged before repetitions are.
     each = asked.groupby([*keys, "mechanism", "repetition"], sort=False)[claim.metric].mean()
@@ -114,7 +116,7 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         fails,
         ratio.size,
         int(each.groupby(keys).size().max() // 2) if len(each) else 0,
-        tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,  # type: ignore[arg-type]
+        tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,
     )
 
 

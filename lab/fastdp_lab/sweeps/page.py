@@ -52,7 +52,7 @@ class Scores:
         rows = rows.assign(kind=kind)[(rows["group"] == "all") | ~rows["workload"].isin(_with_all(rows))]
         keys = ["dataset", "epsilon", "kind"]
         means = rows.groupby([*keys, "mechanism"], sort=False)[self.metric].mean()
-        self.errors: DataFrame = (np.sqrt(means) if self.metric == "mse" else means).unstack("mechanism")
+        self.errors: DataFrame = (means**0.5 if self.metric == "mse" else means).unstack("mechanism")
         self.kinds = list(dict.fromkeys(rows["kind"]))
         lowest = self.errors.min(axis=1)
         # A sum that a mechanism has exactly right has no ratio.
@@ -162,7 +162,7 @@ def _table(
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return "-" if math.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
@@ -190,7 +190,8 @@ def _verdicts(suite: Suite, rows: DataFrame) -> str:
 
 def _ours(sweep: Sweep) -> list[str]:
     """Names of fastdp's own methods; baselines and rivals are none."""
-    return [each["name"] for each in sweep.manifest["specification"]["mechanisms"] if each["system"] in OURS]
+    every = sweep.manifest["specification"]["mechanisms"]
+    return [each["name"] for each in every if each["system"].partition(",")[0] in OURS]
 
 
 def _ranking(sweep: Sweep, scores: Scores, seconds: Json) -> str:
@@ -237,7 +238,7 @@ def _mechanisms(sweep: Sweep) -> str:
     rows = []
     for each in sweep.manifest["specification"]["mechanisms"]:
         told = known.get(each["system"])
-        source = told.source if told else "fastdp" if each["system"] in OURS else f"baseline {each['system']}"
+        source = told.source if told else f"fastdp's {each['system']}"
         given = ", ".join(f"{key} = {value}" for key, value in each["parameters"].items())
         rows.append([each["name"], given, source, (told and told.breaks) or ""])
     columns = ["mechanism", "parameters", "source", "breaks its own claim"]

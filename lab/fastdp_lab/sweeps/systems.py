@@ -247,16 +247,17 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
 def _registered(mechanism: Mechanism, setting: Setting, **parameters: Any) -> Prepare:
     """A mechanism of an entry point, whose answer has a number for each value or step."""
     given = replace(mechanism, parameters={**mechanism.parameters, **parameters})
-    public: Json = {"bound": int(setting.bound), "sensitivity": setting.sensitivity or setting.bound, "w": setting.w}
+    public: Json = {"bound": int(setting.bound), "sensitivity": setting.sensitivity or setting.bound}
     public |= {"holdout": setting.holdout, "max_range": setting.max_range}
 
     def prepare(values: Floats) -> Run:
         whole = np.rint(values.clip(0.0, setting.bound)).astype(np.int64)
         if mechanism.unit == "local":
             whole = whole.reshape(-1, setting.persons)
+        w = len(whole) if mechanism.unit == "series" else setting.w
 
         def run(key: Key) -> RunResult:
-            found, shift = given.run(whole, setting.epsilon, key.reveal(), **public), setting.holdout
+            found, shift = given.run(whole, setting.epsilon, key.reveal(), **public, w=w), setting.holdout
             released = found.values if isinstance(found, Answer) else found
             before = np.concatenate([[0.0], np.cumsum(released[shift:])])
             interval = found.interval if isinstance(found, Answer) else None

@@ -367,6 +367,8 @@ def options_of(rng: Generator, choice: Choice) -> Json:
     options["unit"] = unit_of(rng, choice.unit)
     if choice.keys != "none":
         options["by"] = "key"
+    if choice.keys != "none" and choice.unit == BY_CALENDAR:
+        options["unit"] = replace(options["unit"], keys=pick(rng, None, 1, 2))
     if choice.keys != "none":
         private = fastdp.PrivateKeys(others=pick(rng, False, True))
         options["keys"] = {"given": ["b", "a", "q"], "public": "public", "private": private}[choice.keys]

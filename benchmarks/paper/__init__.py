@@ -1,1 +1,0 @@
-"""The papers' figures that are sweeps, in kind: ``python -m benchmarks paper NAME``."""

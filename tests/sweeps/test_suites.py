@@ -1,0 +1,152 @@
+"""The suites: each is an accepted specification, its claims name what it runs, its page says what was found."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastdp.errors import FastDPError
+from fastdp_lab import suites
+from fastdp_lab.sweeps import page, run, timed
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+#: Of units, and those whose names begin with a paper's.
+STANDARD = ("streams", "w-event", "persons", "local", "points")
+PAPERS = ("tops", "pak", "phdstream")
+FIGURES = [path.stem for path in sorted(suites.HERE.glob("*_*.toml")) if path.stem != "phdstream_real"]
+
+
+def test_every_suite_is_listed() -> None:
+    found = suites.names()
+    assert {*STANDARD, *PAPERS, *FIGURES} <= set(found)
+    assert found["tops_figure_3"] == "Figure 3 of ToPS"
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_a_standard_suite_has_rivals_and_our_own(name: str) -> None:
+    (suite,) = suites.of_name(name)
+    assert suite.unit == {"streams": "event", "persons": "series"}.get(name, name)
+    ran = {each.name for each in suite.specification.mechanisms}
+    assert ran & {"ToPS", "release, w", "release, series", "ToPL", "PHDStream"}
+    assert len(ran) >= 7
+    assert len(suite.specification.epsilons) == 5
+    assert suite.specification.repetitions == 20
+    assert set(suite.tuned) <= {each.name for each in suites.of_name(name, data=Path())[0].specification.datasets} | {
+        "POS, real",
+        "taxi distance, real",
+        "smart meter, real",
+    }
+    (quick,) = suites.of_name(name, quick=True)
+    assert quick.specification.repetitions == 2
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_claims_name_what_a_figure_runs(name: str) -> None:
+    (suite,) = suites.of_name(name)
+    specification = suite.specification
+    for claim in suite.claims:
+        assert {claim.better, claim.worse} <= {each.name for each in specification.mechanisms}
+        assert set(claim.datasets) <= {each.name for each in specification.datasets}
+        assert set(claim.epsilons) <= set(specification.epsilons)
+        assert claim.metric in specification.metrics
+
+
+def test_a_paper_is_all_its_figures() -> None:
+    assert [each.name for each in suites.of_name("tops")] == [each for each in FIGURES if each.startswith("tops")]
+    with pytest.raises(FastDPError, match="expected one of"):
+        suites.of_name("topl")
+
+
+def test_real_streams_take_the_place_of_synthetic_ones(tmp_path: Path) -> None:
+    (synthetic,) = suites.of_name("tops_figure_3", data=tmp_path)
+    assert [each.kind for each in synthetic.specification.datasets] == ["generator"] * 4
+    for file in ("pos_length.npz", "smartmeter10_wh.npz"):
+        np.savez(tmp_path / file, values=np.arange(100.0))
+    (real,) = suites.of_name("tops_figure_3", data=tmp_path)
+    found = {each.name: each for each in real.specification.datasets}
+    assert [each.kind for each in found.values()] == ["generator"] * 3 + ["file"] * 2
+    assert found["POS"].bound == 1657.0
+    assert found["POS"].published == found["DNS"].published
+    assert "smart meter" in found
+
+
+def test_a_suite_of_real_streams_alone_needs_them(tmp_path: Path) -> None:
+    assert "phdstream_real" not in [each.name for each in suites.of_name("phdstream")]
+    with pytest.raises(FastDPError, match=r"phdstream_real\.toml: datasets: none of their files is there"):
+        suites.of_name("phdstream_real", data=tmp_path)
+
+
+SUITE = """
+name = "Tiny <suite>"
+about = "A subject."
+unit = "event"
+tuned = ["POS"]
+epsilons = [0.5, 2.0]
+repetitions = 2
+holdout = 100
+max_range = 500
+metrics = ["mse", "coverage"]
+
+[[datasets]]
+name = "POS"
+generator = "table1"
+stream = "pos"
+n = 600
+
+[[mechanisms]]
+name = "Adaptive"
+system = "adaptive"
+
+[[mechanisms]]
+name = "Base"
+system = "base"
+
+[[mechanisms]]
+name = "binary tree"
+system = "binary tree"
+"""
+CLAIM = """
+[[claims]]
+says = "The tree is <worse> than zeros"
+better = "Base"
+worse = "binary tree"
+"""
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_pages_and_their_archive(tmp_path: Path) -> None:
+    found = []
+    for name, text in (("plain", SUITE), ("claims", SUITE + CLAIM)):
+        (tmp_path / f"{name}.toml").write_text(text)
+        suite = suites.from_file(tmp_path / f"{name}.toml")
+        folder = run(suite.specification, tmp_path / "out" / name)
+        found.append(suite)
+        path = page.write_page(folder, suite, timed(suite.specification, tmp_path))
+        assert path == folder / "index.html"
+    plain, claims = ((tmp_path / "out" / name / "index.html").read_text() for name in ("plain", "claims"))
+    for text in (plain, claims):
+        assert "<h1>Tiny &lt;suite&gt;</h1>" in text
+        assert "any one value" in text
+        assert "<script" not in text
+        assert "results.parquet" in text
+    assert plain.count("<tr class=ours><td>Adaptive</td>") == 2, "our own stands out in both tables"
+    assert "by_kind.png" not in plain, "one kind of queries is no picture"
+    assert (tmp_path / "out" / "plain" / "figures" / "by_epsilon.png").exists()
+    assert "Chan, Shi and Song" in plain
+    assert "<td>yes</td><td>600</td>" in plain, "POS served to tune"
+    assert "The tree is &lt;worse&gt; than zeros" in claims
+    index = page.write_index(tmp_path / "out", "All", found).read_text()
+    assert 'href="claims/index.html"' in index
+    assert "agrees" in index or "differs" in index or "open" in index
+    archive = page.write_archive(tmp_path / "out")
+    first = archive.read_bytes()
+    assert page.write_archive(tmp_path / "out").read_bytes() == first
+    with zipfile.ZipFile(archive) as files:
+        names = files.namelist()
+        assert "out/plain/results.parquet" in names
+        lines = files.read("out/SHA256SUMS").decode().splitlines()
+    assert len(lines) == len(names) - 1
