@@ -55,6 +55,8 @@ def as_typed(flags: Flags, of: str, given: Mapping[str, object]) -> str:
 def _with_value(flag: str, value: object) -> str:
     if value is ... or value is True:
         return flag
+    if value is False:
+        return f"--no-{flag[2:]}"
     if isinstance(value, Mapping):
         return ", ".join(_with_value(flag, f"{name}={each}") for name, each in value.items())
     return f"{flag} {value:g}" if type(value) is float else f"{flag} {value}"

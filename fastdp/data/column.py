@@ -331,6 +331,8 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 
 def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless values outnumber the hold-out; their number is public."""
+    if not size and not holdout:
+        raise DataError(f"{name} has no entries: expected at least one value")
     if size <= holdout:
         shorter = (
             f"a smaller {argument(holdout=...)} (ToPS, Adaptive: {argument(expected_length=size)}), or "

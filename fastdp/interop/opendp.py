@@ -88,21 +88,17 @@ def make_discrete_laplace(
     ends = np.iinfo(f"{carrier[0]}{int(carrier[1:]) // 8}") if integers else np.finfo(carrier.replace("f", "float"))
     least, most = ends.min, min(ends.max, 2**63 - 1) if integers else ends.max
 
-    # Single whole numbers, asked for in loops, share draws made together.
-    single = Laplace(noise.scale) if integers and kind == "AtomDomain" else None
+    # Whole numbers share draws made together, by any number of calls.
+    pool = Laplace(noise.scale) if integers else None
 
     def release(values: Any) -> Any:
-        if single is not None:
-            return min(max(single.add(int(values)), least), most)
-        # Unsigned ones may pass int64; the exception would quote a value.
-        column = np.atleast_1d(np.array(values, np.float64 if not integers else f"{carrier[0]}8"))
-        if not integers:
-            # Infinity is in the domain: it saturates like every large value.
-            column = np.nan_to_num(column)
-        noisy = noise.noisy(column, Key.choose(None, None))
-        if integers:
-            noisy = np.clip(noisy, least, most)
-        listed: list[Any] = noisy.tolist()
+        if pool is not None and kind == "AtomDomain":
+            return min(max(pool.add(int(values)), least), most)
+        if pool is not None:
+            return [min(max(noisy, least), most) for noisy in map(pool.add, map(int, values))]
+        # Infinity is in the domain: it saturates like every large value.
+        column = np.nan_to_num(np.atleast_1d(np.array(values, np.float64)))
+        listed: list[Any] = noise.noisy(column, Key.choose(None, None)).tolist()
         return listed if kind == "VectorDomain" else listed[0]
 
     def privacy_map(distance: Any) -> float:
@@ -120,15 +116,16 @@ def make_discrete_laplace(
         raise ParameterError(
             'OpenDP\'s features are not enabled: expected dp.enable_features("contrib", "honest-but-curious") first'
         ) from None
-    if kind == "AtomDomain" and carrier != "f32":
-        measurement.__class__ = _number_class()
+    if integers or (kind == "AtomDomain" and carrier != "f32"):
+        measurement.__class__ = _direct_class()
         measurement.release, measurement.kind, measurement.ends = release, int if integers else float, (least, most)
+        measurement.lengths = None if kind == "AtomDomain" else () if input_domain.size is None else (size,)
     return measurement
 
 
 @cache
-def _number_class() -> Any:
-    """OpenDP's class, which converts one number twice each way around a function of Python, without conversions."""
+def _direct_class() -> Any:
+    """OpenDP's class, which converts numbers twice each way around a function of Python, without conversions."""
     parent = _opendp().Measurement
 
     class Measurement(parent):  # type: ignore[misc, valid-type]
@@ -136,9 +133,13 @@ def _number_class() -> Any:
         _type_ = parent._type_
 
         def __call__(self, arg: Any) -> Any:
-            if type(arg) is self.kind and self.ends[0] <= arg <= self.ends[1]:
-                return self.release(arg)
-            return super().__call__(arg)
+            low, high = self.ends
+            if self.lengths is None:
+                direct = type(arg) is self.kind and low <= arg <= high
+            else:
+                direct = type(arg) is list and {*map(type, arg)} == {int} and low <= min(arg) <= max(arg) <= high
+                direct = direct and (not self.lengths or len(arg) in self.lengths)
+            return self.release(arg) if direct else super().__call__(arg)
 
         invoke = __call__
 

@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import as_finite, as_floats, as_whole
 from fastdp.data.frames import StreamColumns, as_streams, source_of
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError, argument
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -55,8 +55,8 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
     number = validation.real("delta", delta)
     if number == 0.0:
         raise ParameterError(
-            f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
-            "SmoothQuantile(noise='cauchy')"
+            f"delta = {delta!r}: expected a number above 0, which PAKQuantile needs, or another "
+            f"{argument(threshold=...)} (SmoothQuantile with Cauchy-type noise needs none)"
         )
     return PAKQuantile(delta=number, clip=clip)
 
@@ -192,10 +192,10 @@ class PAKParameters(Machine[PAKState], Keyed):
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
         if not clip and not endless:
+            given = rule.theta if isinstance(rule, Fixed) else rule
             raise ParameterError(
-                f"threshold = {validation.shown(rule)}: expected PAKQuantile(clip=False), or "
-                "SmoothQuantile(clip=False) without Cauchy-type noise (whose theta may be any number), because "
-                "clip = False"
+                f"threshold = {validation.shown(given)}: expected PAKQuantile or SmoothQuantile that does not clip, "
+                f"with {argument(clip=False)}, and no Cauchy-type noise (whose theta may be any number)"
             )
 
     @property

@@ -138,7 +138,7 @@ class TablePlan:
         if self.unit.basis == "windows":
             return "a Person with another basis"
         if self.unit.per_window is None:
-            return "per_window, the rows of a person that count in one window"
+            return f"{argument(per_window=...)}, the rows of a person that count in one window"
         if self.calendar is None:
             return "windows of time"
         if self.levels is not False or self.has_others or any(each.method != "sum" for each in self.statistics):

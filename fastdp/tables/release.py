@@ -74,7 +74,10 @@ class TableRelease:
                 self._keys.check_type(name, type_of)
         sets = any(each.kind == "nunique" or (each.kind == "reach" and plan.who is None) for each in plan.statistics)
         if self.source.add is not None and (sets or plan.chooses_rows or not plan.has_public_cells):
-            public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
+            public = (
+                f"{argument('Time', start=..., stop=...)}, {argument(keys=...)} where there is {argument(by=...)}"
+            )
+            public = f"{public}, a number of rows of a Person, no nunique"
             raise ParameterError(
                 f"expected {public}, no reach but of persons: an engine adds up numbers of public windows and keys"
             )

@@ -96,6 +96,12 @@ def test_integers_keep_their_type_and_saturate(kind: str) -> None:
     one = make_discrete_laplace(*numbers(kind), sensitivity=1, epsilon=2.0)
     assert isinstance(one(5), int)
     assert one.map(1) == 2.0
+    # What no list of such integers is goes to OpenDP, which converts or refuses it; empty lists are in the domain.
+    assert measurement([]) == []
+    assert len(measurement((1, 2))) == 2
+    for wrong in ([1, 2.5], [1, int(ends.max) + 1], ["1"], 5):
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            measurement(wrong)
     # Also the domain's very ends: an exception would quote a value.
     assert abs(one(int(ends.max)) - min(ends.max, 2**63 - 1)) < 100
     assert len(measurement([int(ends.max), int(ends.min)])) == 2
