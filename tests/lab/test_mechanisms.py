@@ -1,4 +1,4 @@
-"""What holds for every mechanism that enters the suites: unit, budget, determinism of the key, shapes; verdicts."""
+"""Every mechanism that enters the suites: unit, budget, determinism of the key, shapes; and verdicts on claims."""
 
 from __future__ import annotations
 
