@@ -4,6 +4,8 @@ Task by task beside another commit: ``python -m benchmarks tracking compare``.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from time import process_time, process_time_ns
 from typing import Any
 
@@ -99,6 +101,17 @@ def _reports() -> Task:
     return lambda: client.perturb(values)
 
 
+def _suite() -> Task:
+    # Within: other commits have no suites.
+    from fastdp_lab import suites
+    from fastdp_lab.sweeps.specification import parts, run_part
+
+    (suite,) = suites.of_name("streams", quick=True)
+    one = {"datasets": suite.specification.datasets[:1], "epsilons": (1.0,), "repetitions": 1}
+    specification = replace(suite.specification, **one)
+    return lambda: [run_part(specification, part, Path()) for part in parts(specification)]
+
+
 def _consistency() -> Task:
     return Tree.make(shared.FAN_OUT, 2**20).make_consistent
 
@@ -119,6 +132,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "PHDStream, two steps": _points,
     "200 EM steps": _steps,
     "2^18 hybrid reports": _reports,
+    "suite of streams, a run each": _suite,
 }
 
 

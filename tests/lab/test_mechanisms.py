@@ -1,4 +1,4 @@
-"""What holds for every mechanism that enters the suites: unit, budget, determinism of the key, shapes; verdicts."""
+"""Every mechanism that enters the suites: unit, budget, determinism of the key, shapes; and verdicts on claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def public_of(unit: str, bound: int = 8) -> dict[str, Any]:
     if unit == "points":
         return {"times": np.repeat(np.arange(4), STEPS // 4)}
     held = 0 if unit in ("series", "local") else STEPS // 4
-    w = {"w-event": W, "local": W}.get(unit, 1)
+    w = {"w-event": W, "local": W, "series": STEPS}.get(unit, 1)
     return {"bound": bound, "sensitivity": float(bound), "w": w, "holdout": held, "max_range": STEPS - held}
 
 
