@@ -442,10 +442,14 @@ class View:
         return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
 
     def _loud(self, column: str) -> Floats:
-        (cells, rows, in_ranges), single = self.answers.loud(column), self.single
+        (cells, rows, in_ranges), single = self.answers.loud(column), self.stops == self.starts + 1
         most = np.zeros((self.released.edges.size - 1, self.released.sizes[-1]))
-        most.flat[cells] = rows if single else np.where(in_ranges, rows, 0.0)
-        return range_sums(self.answers.by_depth(most)[self.depth], self.starts, self.stops)
+        most.flat[cells] = np.where(in_ranges, rows, 0.0)
+        found = range_sums(self.answers.by_depth(most)[self.depth], self.starts, self.stops)
+        if self.depth == len(self.released.parents):
+            most.flat[cells] = rows
+            found[single] = most[self.starts[single]]
+        return found
 
     def _share(self, column: str) -> tuple[Floats, Floats]:
         values = self.answers.parts(column)[self.depth]

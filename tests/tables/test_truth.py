@@ -107,5 +107,7 @@ def test_a_window_that_stands_out_little_may_hold_the_large_values() -> None:
         starts = np.arange(168)
         low, high = table.interval(starts, starts + 1)
         wider.append(np.count_nonzero(high - low > 2.0 * np.median(high - low)))
+        beside_a_day = table.interval(np.append(starts, 0), np.append(starts + 1, 24))[1]
+        assert np.allclose(beside_a_day[:-1], high)
     assert np.mean(held) >= 0.5
     assert np.median(wider) <= 0.05 * starts.size
