@@ -47,8 +47,9 @@ def begin_words(secrets: np.ndarray, members: np.ndarray, name: np.uint64, out: 
         for begin in range(0, out.shape[1], 2 * CHAIN):
             counter = first | np.uint64(begin // (2 * CHAIN))
             words = chacha_rounds(own[0], own[1], own[2], own[3], counter, name)
-            for k in range(min(2 * CHAIN, out.shape[1] - begin)):
-                out[i, begin + k] = words[k]
+            part = out[i, begin : begin + 2 * CHAIN]
+            for k in range(part.size):
+                part[k] = words[k]
 
 
 @inline

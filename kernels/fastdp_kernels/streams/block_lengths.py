@@ -137,13 +137,6 @@ def noise_of_query(ratio: float) -> float:
 
 
 @inline
-def hidden_share(ratio: float) -> float:
-    """Share of a scale's energy in the error of a query of ``ratio`` times 2^k values."""
-    square = ratio * ratio
-    return 0.25 * square / (1.0 + 1.5 * square)
-
-
-@inline
 def closing_error(by_white: float, by_drift: float, noise: float) -> float:
     """Variance of a block's sum about its filter's prediction, in the steady state, from both parts of its energy."""
     q, r = 1.5 * by_drift, 0.5 * by_white + noise
@@ -186,7 +179,9 @@ def fill_shares(shape: Record) -> int:
             shape.own[k, c] = noise_of_query(ratio)
             shape.published[k, c] = share * noise_of_query(ratio / share)
             shape.late[k, c] = late_share(ratio, share)
-            shape.hidden[k, c] = hidden_share(ratio)
+            # Share of a scale's energy in the error of a query of so many times 2^k values.
+            square = ratio * ratio
+            shape.hidden[k, c] = 0.25 * square / (1.0 + 1.5 * square)
     return choose_exponent(shape.prior_white, shape.prior_drift, 0, shape)
 
 
