@@ -68,7 +68,8 @@ class Publishing:
     ... )
     >>> day, neighbour = np.full(16, 5), np.append(np.full(15, 5), 10)
     >>> result = fastdp.audit(
-    ...     mechanism, day, neighbour, epsilon=1.0, trials=400, progress=False
+    ...     mechanism, day, neighbour, epsilon=1.0,
+    ...     trials=400, progress=False,
     ... )
     >>> result.violated
     False

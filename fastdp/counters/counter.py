@@ -100,7 +100,8 @@ class Simple:
     Examples
     --------
     >>> import fastdp
-    >>> sums = fastdp.counters.RunningCounts(fastdp.counters.Simple(), epsilon=1.0)
+    >>> counter = fastdp.counters.Simple()
+    >>> sums = fastdp.counters.RunningCounts(counter, epsilon=1.0)
     >>> sums.step([3]).shape  # noise of scale 1 on each increment
     (1,)
     """
@@ -142,7 +143,7 @@ class Block:
     Examples
     --------
     >>> import fastdp
-    >>> fastdp.counters.Block(8).draws  # noisy sums that hold one event, at most
+    >>> fastdp.counters.Block(8).draws  # at most so many sums have an event
     2
     """
 
@@ -202,7 +203,7 @@ class BinaryTree:
     Examples
     --------
     >>> import fastdp
-    >>> fastdp.counters.BinaryTree(1024).draws  # noisy sums that hold one event
+    >>> fastdp.counters.BinaryTree(1024).draws  # noisy sums of an event
     11
     """
 

@@ -172,7 +172,7 @@ class Released:
         return iter(self._pairs)
 
     def report(self) -> str:
-        """What is released, for ``pipeline_dp.ExplainComputationReport``."""
+        """Sentence of the release, for ``pipeline_dp.ExplainComputationReport``."""
         self._check()
         return self._report()
 

@@ -66,7 +66,7 @@ class BoundDistributions(dict[int, Distribution | None]):
 
 def start_chain(key: Key) -> Chain:
     """Chain key before the first sum: uint64[4]."""
-    chain = start_chains(key, words_of([key.reveal()]), np.array([key.member]))[0]
+    chain: Chain = start_chains(key, words_of([key.reveal()]), np.array([key.member]))[0]
     if key.given is not None:
         key.given.begin(chain, key, _START)
     return chain

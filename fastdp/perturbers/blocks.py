@@ -173,7 +173,9 @@ class Blocks(Flat):
     --------
     >>> import fastdp
     >>> blocks = fastdp.perturbers.Blocks(focus=(10, 1000))
-    >>> publisher = fastdp.Adaptive(1.0, bound=100, threshold=50.0, perturber=blocks)
+    >>> publisher = fastdp.Adaptive(
+    ...     1.0, bound=100, threshold=50.0, perturber=blocks
+    ... )
     >>> publisher.guarantee.epsilon
     1.0
     """

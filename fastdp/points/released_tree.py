@@ -207,7 +207,8 @@ class PrivTree:
     --------
     >>> import numpy as np, fastdp
     >>> points = np.random.default_rng(1).random((10_000, 2)) ** 2
-    >>> tree = fastdp.points.PrivTree(fastdp.points.Box((0, 0), (1, 1)), epsilon=1.0)
+    >>> square = fastdp.points.Box((0, 0), (1, 1))
+    >>> tree = fastdp.points.PrivTree(square, epsilon=1.0)
     >>> released = tree.fit(points)
     >>> abs(released.count((0, 0), (0.25, 0.25)) - 2500) < 300
     True

@@ -547,7 +547,7 @@ class PAK(Publisher[PAKState]):
         return replace(many, guarantee=said, source=read.source, noise_fingerprint=mark)
 
     def _rises(self, sums: Floats) -> Floats:
-        """What each value adds to the released sums."""
+        """Integers that values add to the released sums."""
         return np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
 
     def check_room(self, size: int) -> None:

@@ -193,8 +193,9 @@ class TablePlan:
     def keeps_all(self) -> bool:
         """True if it is public that no row of a person is dropped."""
         most, k = self.unit.most, self.contributions
-        known = most is not None and not self.chooses_rows and self.unit.keys is None
-        return known and most <= min(k, self.per_window or k)
+        if most is None or self.chooses_rows or self.unit.keys is not None:
+            return False
+        return most <= min(k, self.per_window or k)
 
     def is_person(self, name: str) -> bool:
         """True for a column that is asked for reach alone, of persons, who are read anyway."""

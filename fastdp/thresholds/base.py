@@ -127,7 +127,8 @@ class Fixed:
     Examples
     --------
     >>> import fastdp
-    >>> publisher = fastdp.ToPS(1.0, bound=1000, threshold=fastdp.thresholds.Fixed(50))
+    >>> public = fastdp.thresholds.Fixed(50)
+    >>> publisher = fastdp.ToPS(1.0, bound=1000, threshold=public)
     >>> publisher.threshold
     50.0
     """

@@ -70,7 +70,7 @@ class NoisyMax:
     ...     1.0, bound=1000, holdout=5000, threshold=rule, seed=1
     ... )
     >>> _ = publisher.publish(np.random.default_rng(1).integers(0, 100, 6000))
-    >>> 50 < publisher.threshold < 150  # about the largest value of the hold-out
+    >>> 50 < publisher.threshold < 150  # near the largest value
     True
     """
 

@@ -295,8 +295,8 @@ class SmoothQuantile(SmoothRule):
     --------
     >>> import fastdp
     >>> rule = fastdp.thresholds.SmoothQuantile(p=0.99, delta=1e-9)
-    >>> publisher = fastdp.ToPS(1.0, bound=1000, holdout=5000, threshold=rule)
-    >>> publisher.guarantee.delta >= 1e-9
+    >>> chosen = {"holdout": 5000, "threshold": rule}
+    >>> fastdp.ToPS(1.0, bound=1000, **chosen).guarantee.delta >= 1e-9
     True
     """
 
@@ -344,8 +344,8 @@ class PAKQuantile(SmoothRule):
     --------
     >>> import fastdp
     >>> rule = fastdp.thresholds.PAKQuantile(delta=1e-9)
-    >>> publisher = fastdp.ToPS(1.0, bound=1000, holdout=5000, threshold=rule)
-    >>> publisher.guarantee.delta >= 1e-9
+    >>> chosen = {"holdout": 5000, "threshold": rule}
+    >>> fastdp.ToPS(1.0, bound=1000, **chosen).guarantee.delta >= 1e-9
     True
     """
 
@@ -385,7 +385,8 @@ class TruePercentile:
     --------
     >>> import fastdp
     >>> rule = fastdp.thresholds.TruePercentile(0.995)
-    >>> fastdp.ToPS(1.0, bound=1000, holdout=500, threshold=rule).guarantee.epsilon
+    >>> publisher = fastdp.ToPS(1.0, bound=1000, holdout=500, threshold=rule)
+    >>> publisher.guarantee.epsilon
     inf
     """
 

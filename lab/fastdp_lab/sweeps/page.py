@@ -46,7 +46,7 @@ class Scores:
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        rows = sweep.rows
+        rows: DataFrame = sweep.rows
         self.metric = "mse" if "mse" in rows else "relative_error"
         kind = rows["group"].where(rows["group"] != "all", rows["workload"])
         rows = rows.assign(kind=kind)[(rows["group"] == "all") | ~rows["workload"].isin(_with_all(rows))]
@@ -62,7 +62,8 @@ class Scores:
 
     def by(self, level: str) -> DataFrame:
         """Geometric means of the ratios: a row a mechanism, a column an entry of a level."""
-        found: DataFrame = np.exp(np.log(self.ratios).groupby(level=level, sort=False).mean()).T
+        logs: Any = np.log(self.ratios)
+        found: DataFrame = np.exp(logs.groupby(level=level, sort=False).mean()).T
         return found
 
     @property
