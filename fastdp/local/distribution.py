@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import numpy as np
@@ -117,7 +116,7 @@ class Distribution:
     def quantile_interval(self, q: float, confidence: float = 0.95) -> tuple[float, float]:
         """Interval for the true quantile, which holds as those of :meth:`interval` do."""
         likely, bounds = self.quantile(q), self._bounds()
-        steps = np.array(bounds.quantile(validation.real("q", q), _deviations(confidence)))
+        steps = np.array(bounds.quantile(validation.real("q", q), bounds.deviations(checked_confidence(confidence))))
         places = steps / bounds.atoms[-1]
         if self.scale == "linear":
             ends = self.low + (self.high - self.low) * places
@@ -131,7 +130,7 @@ class Distribution:
         return self.n_reports * (self.tail(first) - self.tail(last))
 
     def interval(self, starts: Values, stops: Values, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Intervals, (low, high), for the true numbers that :meth:`sum` estimates, each alone.
+        """Intervals, (low, high), for the true numbers that :meth:`sum` estimates.
 
         They allow for all distributions of values that agree with the reports, whatever the estimate assumes, and
         need hundreds of reports, whose counts are close to normal.  Ends are rounded to 2^-20 of the scale.
@@ -149,11 +148,12 @@ class Distribution:
             For a distribution that was not estimated from reports.
         """
         first, last = _as_ranges(starts, stops)
-        likely, z = self.sum(first, last), _deviations(confidence)
+        likely, wanted = self.sum(first, last), checked_confidence(confidence)
         low, high = np.empty(first.shape), np.empty(first.shape)
         for i in np.ndindex(first.shape):
             ends = self._step_of(float(first[i])), self._step_of(float(last[i]))
-            low[i], high[i] = self._bounds(*ends).share(*ends, z)
+            bounds = self._bounds(*ends)
+            low[i], high[i] = bounds.share(*ends, bounds.deviations(wanted))
         # Iterations that ended early may leave an estimate outside.
         return np.minimum(low * self.n_reports, likely)[()], np.maximum(high * self.n_reports, likely)[()]
 
@@ -195,10 +195,6 @@ class Distribution:
 
     def _tails(self) -> Floats:
         return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
-
-
-def _deviations(confidence: float) -> float:
-    return NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
 
 
 def _as_ranges(starts: Values, stops: Values) -> tuple[Floats, Floats]:

@@ -1,8 +1,10 @@
 """Intervals for shares of values between two steps, from counts of window reports: no assumption about the values.
 
-Source: "one-at-a-time strict bounds" of inverse problems (Rust and Burrus 1972; Patil, Kuusela and Hobbs 2022).  With
-counts y in m cells and expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of
-c p has its extremes over all p >= 0 with chi^2(p) <= min chi^2 + z^2, z the normal quantile.
+Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992).  With counts y in m cells and
+expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over
+all p >= 0 with chi^2(p) <= min chi^2 + z^2.  Beside the truth the misfit falls by the noise's projection on a cone; on a face of
+k dimensions that is chi^2 of k degrees of freedom, so z^2 is its quantile at the dimensions of the fit.  The normal
+quantile, z for one share alone, fails where p has few values (Burrus's conjecture, refuted by Batlle et al. 2023).
 
 Between two steps at which an end of the window passes a border of a cell, a report's distribution over cells is
 linear in the value.  So any distribution of values has the cells of one on these steps, the atoms: nothing is lost.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import special
 
 from fastdp.kinds import Floats, Integers
 from fastdp.local.reports import WindowDistribution
@@ -49,6 +52,11 @@ class StrictBounds:
             self.best = self._fit(self._rows, self._wanted)
             variances = np.maximum(expected @ self.best, 1.0)
         self._least = self._misfit(self.best)
+
+    def deviations(self, confidence: float) -> float:
+        """z: the truth has a misfit of at most z^2 more than the least with probability `confidence`."""
+        dimensions = max(1, int(np.count_nonzero(self.best)) - 1)
+        return math.sqrt(float(special.chdtri(dimensions, 1.0 - confidence)))
 
     def largest(self, chosen: Floats, z: float) -> float:
         """Largest `chosen` @ p of all p that agree; `chosen` has 0 or 1 for each atom."""

@@ -160,6 +160,7 @@ def hidden_beyond(
     room: Floats | float,
     *,
     deviation: float,
+    share: float,
     resolved: bool = True,
 ) -> Floats:
     """Means beyond theta that are allowed for in each block, at least `rates`: more where released levels rose.
@@ -175,6 +176,8 @@ def hidden_beyond(
         What the bound leaves above theta.  Of each theta that a block holds so much may be missing at most.
     deviation : float
         Of a block's noise, in thetas.
+    share : float
+        Of values like the hold-out's above theta, at most.
     resolved : bool
         False if the hold-out's values may all have been above theta.
     """
@@ -183,7 +186,9 @@ def hidden_beyond(
     values = np.maximum(np.bincount(part, lengths, 1), 1.0)
     means = np.bincount(part, levels * lengths, 1) / values
     noise = deviation * math.sqrt(np.count_nonzero(part == 0)) / values[0]
-    grown = np.maximum(means / max(means[0], CERTAIN * noise, TINY), 1.0) ** TAIL
+    risen = np.maximum(means / max(means[0], CERTAIN * noise, TINY), 1.0)
+    # As of a heavy tail, or of an exponential one whose mean rose, where hardly any value was above theta.
+    grown = np.maximum(risen**TAIL, max(min(share, 1.0), TINY) ** (1.0 / risen - 1.0))
     # Blocks near theta show nothing of what it cuts off.
     cut = sure > max(0.5, 2.0 * means[0] * resolved)
     allowed: Floats = np.maximum(rates, np.minimum(np.where(cut, np.inf, rates * grown[part]), levels * room))

@@ -142,7 +142,7 @@ class PublishedAnswer:
         theta = self.threshold
         rate = noise.excess(theta, total[0] / max(count, 1), theta)
         excess: Floats = np.multiply(last - first, rate)
-        if self.nodes is None and self.block > 1:
+        if self.nodes is None:
             edges, levels = self.hidden[0], np.diff(self._blocks_before) / (self.block * theta)
             deviation = math.sqrt(noise.draw(theta).variance) * noise.resolution / theta
             doubt = 2.0 * deviation / self.block
@@ -152,7 +152,8 @@ class PublishedAnswer:
             # Where theta's rule lets any number of values lie above theta, those of the hold-out may have too.
             resolved = noise.above + noise.slope * (noise.bound - theta) < 1.0
             known = means, means - min(doubt, 0.1), np.diff(edges)
-            more = hidden_beyond(rate, *known, noise.bound - theta, deviation=deviation, resolved=resolved) - rate
+            share, room = noise.above + noise.slope * theta, noise.bound - theta
+            more = hidden_beyond(rate, *known, room, deviation=deviation, share=share, resolved=resolved) - rate
             before = np.concatenate([np.zeros(1), np.cumsum(more * self.block)])
             excess += np.interp(last, edges, before) - np.interp(first, edges, before)
         return excess

@@ -250,7 +250,8 @@ class RevisedStream:
         rates = noise.excess(self.thetas, mean, self.threshold)
         levels, lengths, room = self.means / self.thetas[:-1], np.diff(self.edges), noise.bound - self.thetas[:-1]
         deviation = math.sqrt(self.shape["noise"][0])
-        rates[:-1] = hidden_beyond(rates[:-1], levels, levels, lengths, room, deviation=deviation)
+        share = noise.above + noise.slope * self.threshold
+        rates[:-1] = hidden_beyond(rates[:-1], levels, levels, lengths, room, deviation=deviation, share=share)
         rates[-1] = rates[-2:].max()
         sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * lengths)])
 

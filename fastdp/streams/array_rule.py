@@ -122,6 +122,10 @@ def rounded_down(exact: Fraction) -> float:
     return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
 
 
+#: Thetas and numbers of blocks whose noise a rule keeps: a rule of any grid step may choose another one each time.
+MOST_DRAWN = 64
+
+
 class _Drawn(NamedTuple):
     """Noise of the total, of blocks and of groups of `wide` of them, a step's size, an answer's public fields."""
 
@@ -435,6 +439,9 @@ class ArrayRule:
             "amount": float(self.size * Fraction(self.unit)),
             "shares": tuple((name, float(part)) for name, part in named if part),
         }
+        public["variances"].flags.writeable = False
+        if len(self._drawn) >= MOST_DRAWN:
+            self._drawn.clear()
         made = self._drawn[theta, blocks] = _Drawn(total, blocks_noise, groups_noise, wide, unit, public)
         return made
 

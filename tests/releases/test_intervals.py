@@ -188,19 +188,23 @@ def test_the_allowance_beyond_theta_grows_with_theta_over_the_mean(mean: float, 
     assert near.excess(10.0, mean, 10.0) == pytest.approx(0.01 * 1.5 * 2.0)
 
 
-def test_the_allowance_beyond_theta_grows_with_the_square_of_the_level() -> None:
-    """Of parts of a 64th of the stream, against the first; at most what the bound leaves of each theta."""
+def test_the_allowance_beyond_theta_grows_with_the_level() -> None:
+    """Of parts of a 64th of the stream, against the first; at most what the bound leaves of each theta.
+
+    By its square, or as an exponential tail does whose mean is as many times larger.
+    """
     lengths, levels = np.full(128, 10), np.repeat([0.1, 0.3, 0.8], [2, 125, 1])
 
-    def allowed(rate: float, deviation: float = 0.0, **given: bool) -> list[float]:
-        found = hidden_beyond(rate, levels, levels, lengths, 5.0, deviation=deviation, **given)
+    def allowed(rate: float, deviation: float = 0.0, share: float = 1.0) -> list[float]:
+        found = hidden_beyond(rate, levels, levels, lengths, 5.0, deviation=deviation, share=share)
         return found[[0, 2, 127]].tolist()
 
     assert allowed(0.001) == pytest.approx([0.001, 0.009, 4.0])  # 0.8 thetas are cut off
     assert allowed(1.0) == pytest.approx([1.0, 1.5, 4.0])
     # The first part's level is taken for two deviations of its 20 values' noise, 0.2.
     assert allowed(0.001, 2.0 / math.sqrt(2.0)) == pytest.approx([0.001, 0.00225, 4.0])
-    assert hidden_beyond(0.1, levels[:0], levels[:0], lengths[:0], 5.0, deviation=1.0).size == 0
+    assert allowed(0.001, share=1e-3) == pytest.approx([0.001, 0.001 * 1e-3 ** (1 / 3 - 1), 4.0])
+    assert hidden_beyond(0.1, levels[:0], levels[:0], lengths[:0], 5.0, deviation=1.0, share=1.0).size == 0
 
 
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
