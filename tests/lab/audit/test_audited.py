@@ -35,6 +35,7 @@ CATCHING = {
     "half-tops-levels": 100_000,
     "hierarchy-three-quarters": 100_000,
     "rising-first-noise": 600,
+    "half-w-event-uniform": 10_000,
 }
 #: These need more runs than a test may take: only ``python -m benchmarks.audit`` audits them.
 LONG = {
