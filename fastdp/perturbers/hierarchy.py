@@ -3,7 +3,7 @@
 ``plan`` chooses the public shape; ``leaf_noise`` draws the noise of all nodes and makes it consistent (Appendix C,
 Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the perturber of
 :class:`fastdp.ToPS`: ``streams.fixed_blocks`` asks for its noise tree by tree, or for that of many streams at once
-(``noise_rows``).  See ``docs/streams.md``.
+(``noise_rows``).  See ``docs/streams_proofs.md``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_LEAVES = 2**28
 
 @lru_cache(maxsize=256)
 def best_prune(epsilon: float, max_range: int, fan_out: int, noise: NoiseName = "laplace") -> int:
-    """Number s of pruned levels with the least proven error of a steady stream (``docs/streams.md``, ToPS).
+    """Number s of pruned levels with the least proven error of a steady stream (``docs/streams_proofs.md``, ToPS).
 
     A random range's noise is K / epsilon^2; the blocks that it cuts add at most max(5 g / 12, g^3 / (6 r)), g = b^s.
     """

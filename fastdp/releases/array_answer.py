@@ -1,6 +1,6 @@
 """One answer from all that was released of a finished array: levels, sums, total and intervals that agree.
 
-Post-processing; the model and its measured coverage: ``docs/streams.md``.
+Post-processing; the model and its measured coverage: ``docs/streams_proofs.md``.
 """
 
 from __future__ import annotations

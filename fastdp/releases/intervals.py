@@ -1,6 +1,6 @@
 """Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Post-processing; derivations and measured coverage: ``docs/streams.md``.
+Post-processing; derivations and measured coverage: ``docs/streams_proofs.md``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
     return out
 
 
-#: Factor on model-based half-widths, chosen on streams (``docs/streams.md``).
+#: Factor on model-based half-widths, chosen on streams (``docs/streams_proofs.md``).
 MODEL_WIDTH = 1.25
 #: Mean of the sum beyond theta that is allowed for, over theta and the number of values that its rule leaves above
 #: it: theta over HEAVY released means, because a theta far above the mean says that the tail is heavy; between the

@@ -1,4 +1,4 @@
-"""Revised streams: all released sums, smoothed along time, with a repeating pattern (``docs/streams.md``)."""
+"""Revised streams: all released sums, smoothed along time, with a repeating pattern (``docs/streams_proofs.md``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_beyond, hidden
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
-#: released: larger moves are a bias that adds up (``docs/streams.md``).
+#: released: larger moves are a bias that adds up (``docs/streams_proofs.md``).
 KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
 #: Relative error of a pattern within a block, in standard deviations.

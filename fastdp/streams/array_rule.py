@@ -1,4 +1,4 @@
-"""The rule for a finished array: theta, number of blocks, total, blocks, one answer (``docs/streams.md``)."""
+"""The rule for a finished array: theta, number of blocks, total, blocks, one answer (``docs/streams_proofs.md``)."""
 
 from __future__ import annotations
 

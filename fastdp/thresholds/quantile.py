@@ -1,7 +1,7 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
 Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m], p read as
-a decimal.  Privacy in real arithmetic: ``docs/streams.md``, "Smooth sensitivity".
+a decimal.  Privacy in real arithmetic: ``docs/streams_proofs.md``, "Smooth sensitivity".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from fastdp_kernels.streams import online_pass, threshold_choice
 #     The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
 #
 # The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave a margin for
-# every rounding, so that the inequalities above hold for the doubles themselves: ``docs/streams.md``.
+# every rounding, so that the inequalities above hold for the doubles themselves: ``docs/streams_proofs.md``.
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
@@ -119,7 +119,7 @@ class SmoothNoise:
 
     @property
     def numeric_distance(self) -> float:
-        """Total variation distance of a drawn theta from the exact distribution (``docs/streams.md``)."""
+        """Total variation distance of a drawn theta from the exact distribution (``docs/streams_proofs.md``)."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:

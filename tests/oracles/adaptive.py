@@ -1,4 +1,4 @@
-"""Blocks whose length follows what was released, in plain Python, as ``docs/streams.md`` tells it.
+"""Blocks whose length follows what was released, in plain Python, as ``docs/streams_proofs.md`` tells it.
 
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
