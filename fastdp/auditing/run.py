@@ -208,6 +208,16 @@ class AuditResult:
         Time taken.
     chosen : Event or None
         The event of the bound.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> result = fastdp.audit(
+    ...     lambda values, generator: 1.0, [1, 0], [1, 1],
+    ...     epsilon=1.0, trials=400, progress=False,
+    ... )
+    >>> result.verdict
+    'consistent with the claim'
     """
 
     epsilon_lower: float

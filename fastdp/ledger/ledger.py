@@ -510,7 +510,20 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
 
 
 class Reservation:
-    """Budget set aside for one release, ``entry``; see :meth:`Ledger.reserve`."""
+    """Budget set aside for one release, ``entry``; see :meth:`Ledger.reserve`.
+
+    Examples
+    --------
+    >>> import tempfile, fastdp
+    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget")
+    >>> half = fastdp.Guarantee(0.5)
+    >>> with ledger.reserve(half, stream="meter 17") as reservation:
+    ...     reservation.entry.state
+    'reserved'
+    >>> reservation.entry.state
+    'spent'
+    >>> ledger.close()
+    """
 
     def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
         self._ledger = ledger

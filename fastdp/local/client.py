@@ -31,6 +31,13 @@ class Announcement:
     ----------
     mechanism : Mechanism
         :class:`SquareWave` on [0, bound] to estimate the threshold, then :class:`Hybrid` on [0, theta].
+
+    Examples
+    --------
+    >>> from fastdp.local import Announcement, SquareWave
+    >>> asked = Announcement(SquareWave(1.0, 0.0, 44.0))
+    >>> Announcement.from_text(asked.to_text()) == asked
+    True
     """
 
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
@@ -119,6 +126,14 @@ class Client(Publisher[ClientState]):
     -----
     Privacy: the report is epsilon-DP in the local model, exactly.  A client makes one report and cannot be copied;
     loaded with ``replay=True`` from a kept file it repeats the message for the same value.
+
+    Examples
+    --------
+    >>> from fastdp.local import Announcement, Client, Hybrid, decode
+    >>> asked = Announcement(Hybrid(1.0, 0.0, 44.0))
+    >>> message = Client(1.0).answer(asked, 12.5)
+    >>> decode(message).reports.size
+    1
     """
 
     _MACHINE = ClientMachine

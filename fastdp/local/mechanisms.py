@@ -293,6 +293,14 @@ class SquareWave(Mechanism):
     -----
     Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for
     low + (high - low) (j - w) / STEPS, no unbiased estimate.
+
+    Examples
+    --------
+    >>> from fastdp.local import SquareWave
+    >>> mechanism = SquareWave(1.0, 0.0, 44.0)
+    >>> reports = mechanism.perturb([12.5, 3.0])
+    >>> bool((reports < mechanism.n_outputs).all())
+    True
     """
 
     WORD_LEVEL: ClassVar[int] = 1
@@ -366,6 +374,13 @@ class LogSquareWave(SquareWave):
     -----
     Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`.
     Privacy: as :class:`SquareWave`, for any two steps.
+
+    Examples
+    --------
+    >>> from fastdp.local import LogSquareWave
+    >>> mechanism = LogSquareWave(1.0, 1.0, 16.0)
+    >>> mechanism.steps_of([1.0, 2.0, 4.0, 16.0]) / mechanism.STEPS
+    array([0.  , 0.25, 0.5 , 1.  ])
     """
 
     rule: ClassVar[int] = 1
@@ -409,6 +424,15 @@ class StochasticRounding(MeanMechanism):
     ----------
     epsilon, low, high
         As for :class:`Mechanism`.  On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 - v^2.
+
+    Examples
+    --------
+    >>> from fastdp.local import StochasticRounding
+    >>> mechanism = StochasticRounding(1.0)
+    >>> mechanism.perturb(0.5) in (0, 1)
+    True
+    >>> mechanism.estimate([0, 1]).round(2)
+    array([-2.16,  2.16])
     """
 
     rule: ClassVar[int] = 1
@@ -435,6 +459,12 @@ class Piecewise(MeanMechanism):
     Notes
     -----
     On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).
+
+    Examples
+    --------
+    >>> from fastdp.local import Piecewise
+    >>> Piecewise(1.0).variance([-1.0, 0.0, 1.0]).round(1)
+    array([5.2, 3.7, 5.2])
     """
 
     rule: ClassVar[int] = 1
@@ -462,6 +492,15 @@ class Hybrid(MeanMechanism):
     alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) /
     (e^eps - 1))^2 up to 0.61, and above, for every v, 1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E
     = e^(eps / 2).
+
+    Examples
+    --------
+    >>> from fastdp.local import Hybrid
+    >>> mechanism = Hybrid(1.0, 0.0, 44.0)
+    >>> mechanism.perturb(12.5) < mechanism.n_outputs
+    True
+    >>> mechanism.guarantee.epsilon
+    1.0
     """
 
     rule: ClassVar[int] = 1

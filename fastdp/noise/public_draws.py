@@ -74,7 +74,14 @@ def geometric(
     seed: int | str | None = None,
     key: Key | bytes | None = None,
 ) -> Integers:
-    """As :func:`discrete_laplace`, one-sided: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale)."""
+    """As :func:`discrete_laplace`, one-sided: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
+
+    Examples
+    --------
+    >>> from fastdp.noise import geometric
+    >>> bool((geometric(2.0, 100) >= 0).all())
+    True
+    """
     of = _rational("scale", scale), geometric_distribution, sampler.fill
     return _draw("geometric", *of, size, stream, (rng, seed, key))
 
