@@ -136,7 +136,8 @@ class Person:
         none are dropped, and their share is for the sums.  Privacy does not depend on it.
     keys : int, optional
         Keys of a person (in each ``per``) whose rows count, those of least keyed hash; by default all.  A person's
-        part in a calendar's numbers, and in reach by key, is then smaller: 1 for homes that stay in one district.
+        part in a calendar's numbers, and in reach by key (there the first ones, of all periods), is then smaller: 1
+        for homes that stay in one district.
 
     Examples
     --------

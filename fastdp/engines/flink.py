@@ -8,7 +8,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
-from fastdp.engines.windows import Shard, clock, machine_of, merge, owned
+from fastdp.engines.windows import END, Shard, clock, machine_of, merge, owned
 from fastdp.kinds import Json
 
 
@@ -83,10 +83,15 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
             self.state = sealed(runtime_context)
             self.rows = runtime_context.get_list_state(states.ListStateDescriptor("rows", types.PICKLED_BYTE_ARRAY()))
             self.known: set[int] = set()
+            self.ended: set[int] = set()
 
         def _shard(self, number: int) -> Shard:
             self.known.add(number)
             return Shard(job, (number, shards), self.state.value())
+
+        def _note(self, shard: Shard) -> None:
+            if shard.next_end == END:
+                self.ended.add(shard.part[0])
 
         def process_element(self, value: tuple[int, Foreign], ctx: Foreign) -> None:
             number, row = value
@@ -95,8 +100,10 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
                 return
             if number not in self.known:
                 # Other parameters are refused before a row is taken.
-                self._shard(number)
-            self.rows.add(row)
+                self._note(self._shard(number))
+            # No timer fires behind the last window, and rows would wait for ever.
+            if number not in self.ended:
+                self.rows.add(row)
 
         def on_timer(self, timestamp: int, ctx: Foreign) -> Iterator[Json]:
             to = clock(job, ctx.timer_service().current_watermark())
@@ -107,6 +114,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
             self.rows.clear()
             yield from shard.advance(to)
             self.state.update(shard.to_bytes())
+            self._note(shard)
             ctx.timer_service().register_event_time_timer(shard.next_end)
 
     class Merge(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]

@@ -95,9 +95,14 @@ def make_shares(
         widest = shares_of(replace(plan, chosen_rows=MOST_ROWS))
         widest.check_sums()
     widest.check_helpers()
-    if first is not None and last is not None and plan.asks_calendar:
-        with_path(shares.settled(first, last, *(max(1, len(rows)) for _ in range(len(named) + 1))))
     return shares
+
+
+def check_path(shares: Shares) -> None:
+    """ParameterError if a calendar that is asked for has no numbers for all windows of a finished table."""
+    plan = shares.plan
+    if plan.start is not None and plan.stop is not None and plan.asks_calendar:
+        with_path(shares.settled(plan.start, plan.stop, *(max(1, len(plan.keys)) for _ in range(len(plan.by) + 1))))
 
 
 def _checked(unit: Unit) -> Unit:
@@ -124,8 +129,6 @@ def check_online(plan: TablePlan) -> None:
     if plan.asks_calendar:
         _check_periods(plan, plan.periods)
         return
-    if plan.unit.keys is not None:
-        raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
     if plan.chooses_rows:
         raise refusal("rows", "auto", "a number, because rows that count are known as windows close")
     most, k, each = plan.windows_of_unit, plan.contributions, plan.per_window
@@ -267,6 +270,7 @@ def aggregate(
     check_column_types(source, values, names)
     options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
     shares = make_shares(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
+    check_path(shares)
     released = TableRelease(shares, source, shares.plan.key(secret))
     released.check()
     mechanism = None if ledger is None else {"class": "aggregate", "parameters": shares.plan.describe()}

@@ -27,8 +27,9 @@ SPREAD = 2.0**16
 #: Bins of cells: where nothing is known of the table; else so many times the root of a cell's rows over the noise, at
 #: least and at most so many.
 PUBLIC, PER_ROOT, LEAST, MOST = 64, 2.5, 16, 128
-#: Where the noise of a count has less variance, cells have all fine bins: all together still err by less than a row.
-EXACT = 1e-4
+#: Where the noise of a count has less variance, up to so many cells have all fine bins: their bins together still err
+#: by less than a row.
+EXACT, EXACT_CELLS = 1e-4, 2048
 #: Steps of one row in an excess.
 UNIT = 2**20
 #: A window's excess at the table's quantile is about this share of its rows; in a bin cells differ by so much of it.
@@ -124,8 +125,9 @@ class Parts:
         `noise`: that of a cell's counts.
         """
         even = np.arange(BINS + 1) / BINS
-        if nodes is None or noise.variance < EXACT:
-            return cls(np.arange(0, BINS + 1, 1 if noise.variance < EXACT else BINS // PUBLIC), even)
+        exact = noise.variance < EXACT and cells <= EXACT_CELLS
+        if nodes is None or exact:
+            return cls(np.arange(0, BINS + 1, 1 if exact else BINS // PUBLIC), even)
         below = rising(np.append(0.0, np.cumsum(consistent_leaves(nodes.astype(np.float64)))))
         below -= below[0]
         rows = float(below[-1])

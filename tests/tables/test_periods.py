@@ -228,3 +228,9 @@ def test_warnings_are_those_of_a_table() -> None:
     with pytest.warns(AccuracyWarning, match="noise") as seen:
         windows.advance(ends[1])
     assert seen[0].filename == __file__
+
+
+def test_a_far_stop_is_no_table_of_all_windows() -> None:
+    unit = fastdp.Person("who", rows=96, per="1d", per_window=4, basis="calendar")
+    time = fastdp.Time("at", "15min", start="2024-01-01", stop="2030-01-01")
+    assert fastdp.Windows({"*": "count"}, time, epsilon=1.0, unit=unit, seed=1).guarantee.epsilon == 1.0
