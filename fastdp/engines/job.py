@@ -41,7 +41,7 @@ OPEN_FLEETS = 1024
 
 
 class Job:
-    """One mechanism for many streams under one secret, for engines that store state as bytes.
+    """Runs one mechanism on many streams under one secret, in engines that store state as bytes.
 
     Parameters
     ----------

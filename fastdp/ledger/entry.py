@@ -52,7 +52,7 @@ NOTE, LABEL = Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
 
 @record
 class Entry:
-    """A release, as a ledger stores it.
+    """Describes a release, as a ledger stores it.
 
     Attributes
     ----------

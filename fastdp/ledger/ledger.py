@@ -26,7 +26,7 @@ from fastdp.validation import refusal
 
 
 class Ledger:
-    """An append-only record of releases by stream, with their guarantees, within limits.
+    """Records releases by stream, append-only, with their guarantees, within limits.
 
     Parameters
     ----------
@@ -510,7 +510,7 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
 
 
 class Reservation:
-    """Budget set aside for one release, ``entry``; see :meth:`Ledger.reserve`.
+    """Sets budget aside for one release, ``entry``; see :meth:`Ledger.reserve`.
 
     Examples
     --------

@@ -25,7 +25,7 @@ MAX_LENGTH = 4096
 
 @record
 class Announcement:
-    """The server's public question to users.
+    """Asks users, in public, for one report each.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class ClientMachine(Machine[ClientState]):
 
 
 class Client(Publisher[ClientState]):
-    """One user: one value, one report.
+    """Reports one user's value, once.
 
     Parameters
     ----------

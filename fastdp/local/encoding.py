@@ -65,7 +65,7 @@ def _width(mechanism: Mechanism) -> int:
 
 @spelled
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """Reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range.
+    """Encode reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range.
 
     Examples
     --------

@@ -282,7 +282,7 @@ def closeness(epsilon: float) -> Decimal:
 
 @record
 class SquareWave(Mechanism):
-    """Reports close to the value are e^epsilon times likelier than the others (ToPL Appendix E.1).
+    """Prefers reports close to the value, e^epsilon times likelier than others (ToPL Appendix E.1).
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ MAX_OCTAVES = 256
 
 @record
 class LogSquareWave(SquareWave):
-    """Square-wave reports of a value's position on a logarithmic scale.
+    """Reports a value's position on a logarithmic scale by :class:`SquareWave`.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ class LogSquareWave(SquareWave):
 
 @record
 class StochasticRounding(MeanMechanism):
-    """A bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
+    """Reports a bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def piecewise_distribution(epsilon: float, steps: int, total: int) -> WindowDist
 
 @record
 class Piecewise(MeanMechanism):
-    """Reports in a window that moves with the value are likelier (ToPL Appendix E.2; Wang et al. 2019).
+    """Prefers reports in a window that moves with the value (ToPL Appendix E.2; Wang et al. 2019).
 
     Parameters
     ----------
@@ -480,7 +480,7 @@ ROUNDING_ONLY = 0.61
 
 @record
 class Hybrid(MeanMechanism):
-    """Piecewise with probability alpha, else stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
+    """Mixes :class:`Piecewise`, with share alpha, and stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Map(ABC):
 
 
 class Polygons(Map):
-    """Area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
+    """Covers polygons; cells have the area inside them as measure, and points are sampled uniformly.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def _triangulate(cuts: list[_Cut]) -> None:
 
 
 class Network(Map):
-    """Points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
+    """Covers lines; cells have the length inside them as measure, and points are sampled uniformly along it.
 
     Parameters
     ----------

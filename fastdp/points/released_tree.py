@@ -32,7 +32,7 @@ Counts: TypeAlias = float | Floats
 
 
 class ReleasedTree:
-    """Private decomposition: disjoint cells that cover the domain, each with a count; all of it is public.
+    """Holds disjoint cells that cover the domain, each with a private count; all of it is public.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class SyntheticPoints:
-    """Synthetic points after each batch, of :func:`replay`.
+    """Holds the synthetic points after each batch of :func:`replay`.
 
     ``batches``: float64[N, 2] each; ``names``: of the columns; ``guarantee``: of all together; ``total``: points in
     the last batch, estimated; ``cells``: of a few batches, for a picture.

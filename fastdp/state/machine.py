@@ -44,7 +44,7 @@ def nothing(*_: object) -> None:
 
 
 class Transition(NamedTuple, Generic[S]):
-    """Transition after one batch; its calls happen once the state is recorded.
+    """Leads to the state after one batch; its calls happen once that state is recorded.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Record(NamedTuple):
 
 
 class Machine(ABC, Generic[S]):
-    """An online mechanism: its public parameters, and the step from state to state.
+    """Defines an online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass of the public parameters (``docs/tutorials/own_mechanism.md``).  The state, of ``start``'s
     annotated type, is a frozen dataclass or NamedTuple of numbers, texts, bytes, int64 and float64 arrays, and such
