@@ -49,7 +49,7 @@ class TrialMechanism(Protocol):
 
 
 class Publishing:
-    """Publisher as a mechanism: every run makes a fresh one and publishes the data with it.
+    """Audits a publisher: every run makes a fresh one and publishes the data with it.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _as_doubles(numbers: Array) -> Floats:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Empirical lower bound on epsilon.
+    """Holds an empirical lower bound on epsilon.
 
     Attributes
     ----------
@@ -208,6 +208,16 @@ class AuditResult:
         Time taken.
     chosen : Event or None
         The event of the bound.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> result = fastdp.audit(
+    ...     lambda values, generator: 1.0, [1, 0], [1, 1],
+    ...     epsilon=1.0, trials=400, progress=False,
+    ... )
+    >>> result.verdict
+    'consistent with the claim'
     """
 
     epsilon_lower: float

@@ -41,7 +41,7 @@ OPEN_FLEETS = 1024
 
 
 class Job:
-    """One mechanism for many streams under one secret, for engines that store state as bytes.
+    """Runs one mechanism on many streams under one secret, in engines that store state as bytes.
 
     Parameters
     ----------
@@ -63,6 +63,16 @@ class Job:
 
     Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost one more release of
     later values (``docs/noise.md``, section 2).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> job = fastdp.engines.Job(
+    ...     fastdp.Adaptive(1.0, bound=44), name="trips",
+    ...     secret="env:TRIPS_SECRET",
+    ... )
+    >>> job.guarantee.epsilon
+    1.0
     """
 
     def __init__(

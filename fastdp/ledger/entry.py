@@ -52,7 +52,7 @@ NOTE, LABEL = Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
 
 @record
 class Entry:
-    """A release, as a ledger stores it.
+    """Describes a release, as a ledger stores it.
 
     Attributes
     ----------
@@ -74,6 +74,15 @@ class Entry:
         Random digits, unique among all ledgers.
     fingerprint : str or None
         Of the noise; None if unknown or a simulation.
+
+    Examples
+    --------
+    >>> import tempfile, fastdp
+    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget")
+    >>> entry = ledger.spend(fastdp.Guarantee(0.75), stream="meter 17")
+    >>> entry.id, entry.stream, entry.state
+    (1, 'meter 17', 'spent')
+    >>> ledger.close()
     """
 
     id: int

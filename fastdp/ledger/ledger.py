@@ -26,7 +26,7 @@ from fastdp.validation import refusal
 
 
 class Ledger:
-    """An append-only record of releases by stream, with their guarantees, within limits.
+    """Records releases by stream, append-only, with their guarantees, within limits.
 
     Parameters
     ----------
@@ -510,7 +510,20 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
 
 
 class Reservation:
-    """Budget set aside for one release, ``entry``; see :meth:`Ledger.reserve`."""
+    """Sets budget aside for one release, ``entry``; see :meth:`Ledger.reserve`.
+
+    Examples
+    --------
+    >>> import tempfile, fastdp
+    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget")
+    >>> half = fastdp.Guarantee(0.5)
+    >>> with ledger.reserve(half, stream="meter 17") as reservation:
+    ...     reservation.entry.state
+    'reserved'
+    >>> reservation.entry.state
+    'spent'
+    >>> ledger.close()
+    """
 
     def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
         self._ledger = ledger

@@ -44,7 +44,7 @@ NO_RHO = UNIT << 1000
 
 
 class Budget(NamedTuple):
-    """Privacy loss, ``epsilon`` and ``delta``; ``inf`` for no limit.
+    """Holds a privacy loss, ``epsilon`` and ``delta``; ``inf`` for no limit.
 
     Examples
     --------

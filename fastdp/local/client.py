@@ -25,12 +25,19 @@ MAX_LENGTH = 4096
 
 @record
 class Announcement:
-    """The server's public question to users.
+    """Asks users, in public, for one report each.
 
     Parameters
     ----------
     mechanism : Mechanism
         :class:`SquareWave` on [0, bound] to estimate the threshold, then :class:`Hybrid` on [0, theta].
+
+    Examples
+    --------
+    >>> from fastdp.local import Announcement, SquareWave
+    >>> asked = Announcement(SquareWave(1.0, 0.0, 44.0))
+    >>> Announcement.from_text(asked.to_text()) == asked
+    True
     """
 
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
@@ -108,7 +115,7 @@ class ClientMachine(Machine[ClientState]):
 
 
 class Client(Publisher[ClientState]):
-    """One user: one value, one report.
+    """Reports one user's value, once.
 
     Parameters
     ----------
@@ -119,6 +126,14 @@ class Client(Publisher[ClientState]):
     -----
     Privacy: the report is epsilon-DP in the local model, exactly.  A client makes one report and cannot be copied;
     loaded with ``replay=True`` from a kept file it repeats the message for the same value.
+
+    Examples
+    --------
+    >>> from fastdp.local import Announcement, Client, Hybrid, decode
+    >>> asked = Announcement(Hybrid(1.0, 0.0, 44.0))
+    >>> message = Client(1.0).answer(asked, 12.5)
+    >>> decode(message).reports.size
+    1
     """
 
     _MACHINE = ClientMachine

@@ -318,6 +318,14 @@ class HistogramCollector(Collector[HistogramMachine]):
         Announced to the clients.
     bins : int
         Output cells, and bins of the estimate.
+
+    Examples
+    --------
+    >>> from fastdp.local import HistogramCollector, SquareWave
+    >>> mechanism = SquareWave(1.0, 0.0, 44.0)
+    >>> collector = HistogramCollector(mechanism, bins=64)
+    >>> collector.add(mechanism.perturb([12.5, 3.0, 40.0]))
+    3
     """
 
     _MACHINE = HistogramMachine
@@ -386,6 +394,18 @@ class SumCollector(Collector[SumMachine]):
         Announced to the clients.
     slots : int
         Number of slots, such as hours or regions, to one of which each report belongs.
+
+    Examples
+    --------
+    >>> from fastdp.local import Hybrid, SumCollector
+    >>> mechanism = Hybrid(1.0, 0.0, 44.0)
+    >>> here, there = SumCollector(mechanism), SumCollector(mechanism)
+    >>> here.add(mechanism.perturb([12.5, 3.0]))
+    2
+    >>> there.add(mechanism.perturb(40.0))
+    1
+    >>> here.merge(there).n_reports
+    3
     """
 
     _MACHINE = SumMachine

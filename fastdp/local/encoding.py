@@ -65,7 +65,14 @@ def _width(mechanism: Mechanism) -> int:
 
 @spelled
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """Reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range."""
+    """Encode reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range.
+
+    Examples
+    --------
+    >>> from fastdp.local import Hybrid, encode
+    >>> len(encode(Hybrid(1.0), [0, 7]))
+    45
+    """
     _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
@@ -107,6 +114,13 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
     ------
     DataError
         If it is truncated, altered, of another version, or names an unknown mechanism or parameters.
+
+    Examples
+    --------
+    >>> from fastdp.local import Hybrid, decode, encode
+    >>> message = decode(encode(Hybrid(1.0), [0, 7]))
+    >>> message.reports.tolist(), message.size
+    ([0, 7], 45)
     """
     view = as_bytes(data)
     if len(view) < _HEADER.size:

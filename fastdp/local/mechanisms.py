@@ -282,7 +282,7 @@ def closeness(epsilon: float) -> Decimal:
 
 @record
 class SquareWave(Mechanism):
-    """Reports close to the value are e^epsilon times likelier than the others (ToPL Appendix E.1).
+    """Prefers reports close to the value, e^epsilon times likelier than others (ToPL Appendix E.1).
 
     Parameters
     ----------
@@ -293,6 +293,14 @@ class SquareWave(Mechanism):
     -----
     Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for
     low + (high - low) (j - w) / STEPS, no unbiased estimate.
+
+    Examples
+    --------
+    >>> from fastdp.local import SquareWave
+    >>> mechanism = SquareWave(1.0, 0.0, 44.0)
+    >>> reports = mechanism.perturb([12.5, 3.0])
+    >>> bool((reports < mechanism.n_outputs).all())
+    True
     """
 
     WORD_LEVEL: ClassVar[int] = 1
@@ -353,7 +361,7 @@ MAX_OCTAVES = 256
 
 @record
 class LogSquareWave(SquareWave):
-    """Square-wave reports of a value's position on a logarithmic scale.
+    """Reports a value's position on a logarithmic scale by :class:`SquareWave`.
 
     Parameters
     ----------
@@ -366,6 +374,13 @@ class LogSquareWave(SquareWave):
     -----
     Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`.
     Privacy: as :class:`SquareWave`, for any two steps.
+
+    Examples
+    --------
+    >>> from fastdp.local import LogSquareWave
+    >>> mechanism = LogSquareWave(1.0, 1.0, 16.0)
+    >>> mechanism.steps_of([1.0, 2.0, 4.0, 16.0]) / mechanism.STEPS
+    array([0.  , 0.25, 0.5 , 1.  ])
     """
 
     rule: ClassVar[int] = 1
@@ -403,12 +418,21 @@ class LogSquareWave(SquareWave):
 
 @record
 class StochasticRounding(MeanMechanism):
-    """A bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
+    """Reports a bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
 
     Parameters
     ----------
     epsilon, low, high
         As for :class:`Mechanism`.  On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 - v^2.
+
+    Examples
+    --------
+    >>> from fastdp.local import StochasticRounding
+    >>> mechanism = StochasticRounding(1.0)
+    >>> mechanism.perturb(0.5) in (0, 1)
+    True
+    >>> mechanism.estimate([0, 1]).round(2)
+    array([-2.16,  2.16])
     """
 
     rule: ClassVar[int] = 1
@@ -425,7 +449,7 @@ def piecewise_distribution(epsilon: float, steps: int, total: int) -> WindowDist
 
 @record
 class Piecewise(MeanMechanism):
-    """Reports in a window that moves with the value are likelier (ToPL Appendix E.2; Wang et al. 2019).
+    """Prefers reports in a window that moves with the value (ToPL Appendix E.2; Wang et al. 2019).
 
     Parameters
     ----------
@@ -435,6 +459,12 @@ class Piecewise(MeanMechanism):
     Notes
     -----
     On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).
+
+    Examples
+    --------
+    >>> from fastdp.local import Piecewise
+    >>> Piecewise(1.0).variance([-1.0, 0.0, 1.0]).round(1)
+    array([5.2, 3.7, 5.2])
     """
 
     rule: ClassVar[int] = 1
@@ -450,7 +480,7 @@ ROUNDING_ONLY = 0.61
 
 @record
 class Hybrid(MeanMechanism):
-    """Piecewise with probability alpha, else stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
+    """Mixes :class:`Piecewise`, with share alpha, and stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
 
     Parameters
     ----------
@@ -462,6 +492,15 @@ class Hybrid(MeanMechanism):
     alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) /
     (e^eps - 1))^2 up to 0.61, and above, for every v, 1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E
     = e^(eps / 2).
+
+    Examples
+    --------
+    >>> from fastdp.local import Hybrid
+    >>> mechanism = Hybrid(1.0, 0.0, 44.0)
+    >>> mechanism.perturb(12.5) < mechanism.n_outputs
+    True
+    >>> mechanism.guarantee.epsilon
+    1.0
     """
 
     rule: ClassVar[int] = 1

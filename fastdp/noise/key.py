@@ -131,7 +131,7 @@ class Binding(IntEnum):
 
 
 class Key:
-    """A 256-bit secret, immutable.  Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+    """Holds a 256-bit secret, immutable.  Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
 
     Attributes
     ----------

@@ -138,7 +138,7 @@ class _Pool:
 
 
 class Laplace(_Pool):
-    """Exact discrete Laplace noise for single numbers.
+    """Draws exact discrete Laplace noise for single numbers.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Laplace(_Pool):
 
 
 class Gaussian(_Pool):
-    """Exact discrete Gaussian noise for single numbers, as :class:`Laplace`; `sigma` bounds the standard deviation.
+    """Draws exact discrete Gaussian noise for single numbers, as :class:`Laplace`; `sigma` bounds its deviation.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def discrete_laplace(
     seed: int | str | None = None,
     key: Key | bytes | None = None,
 ) -> Integers:
-    """Independent exact discrete Laplace draws.
+    """Draw independent exact discrete Laplace noise.
 
     Parameters
     ----------
@@ -74,7 +74,14 @@ def geometric(
     seed: int | str | None = None,
     key: Key | bytes | None = None,
 ) -> Integers:
-    """As :func:`discrete_laplace`, one-sided: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale)."""
+    """Draw one-sided :func:`discrete_laplace` noise: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
+
+    Examples
+    --------
+    >>> from fastdp.noise import geometric
+    >>> bool((geometric(2.0, 100) >= 0).all())
+    True
+    """
     of = _rational("scale", scale), geometric_distribution, sampler.fill
     return _draw("geometric", *of, size, stream, (rng, seed, key))
 
@@ -89,7 +96,7 @@ def discrete_gaussian(
     seed: int | str | None = None,
     key: Key | bytes | None = None,
 ) -> Integers:
-    """Independent exact discrete Gaussian draws.
+    """Draw independent exact discrete Gaussian noise.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class ThinDomain(Protocol):
 
 
 class Box:
-    """All points between two corners.
+    """Covers all points between two corners.
 
     Parameters
     ----------

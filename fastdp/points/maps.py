@@ -85,7 +85,7 @@ class Map(ABC):
 
 
 class Polygons(Map):
-    """Area covered by polygons; cells have the area inside them as measure, and points are sampled uniformly.
+    """Covers polygons; cells have the area inside them as measure, and points are sampled uniformly.
 
     Parameters
     ----------
@@ -106,6 +106,13 @@ class Polygons(Map):
     ------
     ParameterError
         For invalid polygons, or ones that are not geographic as declared; without shapely.
+
+    Examples
+    --------
+    >>> import shapely, fastdp
+    >>> park = shapely.Polygon([(0, 0), (4, 0), (0, 3)])
+    >>> fastdp.points.Polygons(park).area
+    6.0
     """
 
     @validation.plain
@@ -277,7 +284,7 @@ def _triangulate(cuts: list[_Cut]) -> None:
 
 
 class Network(Map):
-    """Points on lines; cells have the length inside them as measure, and points are sampled uniformly along it.
+    """Covers lines; cells have the length inside them as measure, and points are sampled uniformly along it.
 
     Parameters
     ----------
@@ -301,6 +308,13 @@ class Network(Map):
     ------
     ParameterError
         If no line has a length, or they are not geographic as declared; without shapely.
+
+    Examples
+    --------
+    >>> import shapely, fastdp
+    >>> road = shapely.LineString([(0, 0), (3, 4)])
+    >>> fastdp.points.Network(road).length
+    5.0
     """
 
     @validation.plain

@@ -30,10 +30,20 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class SyntheticPoints:
-    """Synthetic points after each batch, of :func:`replay`.
+    """Holds the synthetic points after each batch of :func:`replay`.
 
     ``batches``: float64[N, 2] each; ``names``: of the columns; ``guarantee``: of all together; ``total``: points in
     the last batch, estimated; ``cells``: of a few batches, for a picture.
+
+    Examples
+    --------
+    >>> import fastdp, pandas as pd
+    >>> frame = pd.DataFrame({"x": [0.2, 0.4], "y": [0.1, 0.3]})
+    >>> box = fastdp.points.Box((0, 0), (1, 1))
+    >>> publisher = fastdp.PHDStream(box, epsilon=1.0, seed=1)
+    >>> made = fastdp.points.replay(publisher, frame, batch=1)
+    >>> list(made.columns)
+    ['batch', 'x', 'y']
     """
 
     batches: list[Floats]

@@ -232,6 +232,15 @@ class Publisher(Generic[S]):
     -----
     Copies have the same state and a key of their own; pickles are refused, except of collectors, whose state is
     public.
+
+    Examples
+    --------
+    >>> import copy, fastdp
+    >>> publisher = fastdp.Adaptive(1.0, bound=44, seed=1)
+    >>> isinstance(publisher, fastdp.state.Publisher)
+    True
+    >>> copy.copy(publisher).machine == publisher.machine
+    True
     """
 
     #: The class of machine that a subclass drives, by which it reads state.

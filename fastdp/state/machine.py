@@ -44,7 +44,7 @@ def nothing(*_: object) -> None:
 
 
 class Transition(NamedTuple, Generic[S]):
-    """Transition after one batch; its calls happen once the state is recorded.
+    """Leads to the state after one batch; its calls happen once that state is recorded.
 
     Attributes
     ----------
@@ -56,6 +56,13 @@ class Transition(NamedTuple, Generic[S]):
         Updates data that accumulates in place, such as a histogram.
     drawn : dict
         Draws that a replay must not repeat, as fields of the state before.
+
+    Examples
+    --------
+    >>> from fastdp.state import Transition
+    >>> after = Transition(4, emit=lambda: "four batches")
+    >>> after.state, after.emit()
+    (4, 'four batches')
     """
 
     state: S
@@ -73,12 +80,30 @@ class Record(NamedTuple):
 
 
 class Machine(ABC, Generic[S]):
-    """An online mechanism: its public parameters, and the step from state to state.
+    """Defines an online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass of the public parameters (``docs/tutorials/own_mechanism.md``).  The state, of ``start``'s
     annotated type, is a frozen dataclass or NamedTuple of numbers, texts, bytes, int64 and float64 arrays, and such
     records; fields may declare a range, ``Annotated[int, Whole(0)]``, which a file is checked by.  ``step`` changes
     neither state nor batch, but may fill the unused rest of an array.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from fastdp.state import Machine, Publisher, Transition
+    >>> @dataclass(frozen=True)
+    ... class Seen:
+    ...     n_seen: int
+    >>> @dataclass(frozen=True)
+    ... class Counting(Machine[Seen]):
+    ...     def start(self, key) -> Seen:
+    ...         return Seen(0)
+    ...     def step(self, state, batch, key):
+    ...         after = Seen(state.n_seen + 1)
+    ...         return Transition(after, lambda: after.n_seen)
+    >>> publisher = Publisher(Counting())
+    >>> publisher.step("a"), publisher.step("b")
+    (1, 2)
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.

@@ -303,7 +303,7 @@ def test_results_of_tables_reach_the_targets() -> None:
 
 # Docstrings: a public class's method has one, or one of a base or of another class of its folder.
 
-NEEDS = {"pipeline_dp": "pipeline_dp", "pd": "pandas", "dp": "opendp", "pl": "polars"}
+NEEDS = {"pipeline_dp": "pipeline_dp", "pd": "pandas", "dp": "opendp", "pl": "polars", "shapely": "shapely"}
 
 
 def test_every_name_at_the_top_level_has_an_example() -> None:
