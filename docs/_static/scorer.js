@@ -25,6 +25,7 @@ const SUBJECTS = {
   "speed": "speed fast faster slow performance benchmark throughput memory cores parallel first call usage ram",
   "state": "state kill killed restart crash resume checkpoint recover recovery power backup replay continue lost",
   "streams": "stream adaptive tops pak interval confidence error range sum w-event window holdout theta baseline",
+  "streams_proofs": "proof stream adaptive tops pak threshold smooth sensitivity tree",
   "tables": "table group groupby keys private rare count sum mean average variance quantiles quantile median percentile histogram distinct unique person interval confidence daylight saving time zone null missing nan regression hierarchy pandas polars dataframe frame excel spreadsheet csv parquet",
   "tables_proofs": "proof tables sensitivity coverage lemma group by private keys shards calendar",
   "tutorials/guarantee": "guarantee epsilon delta interpret explain meaning seed reproducible simulation",

@@ -78,6 +78,10 @@ class Distribution:
     reports: tuple[WindowDistribution, Integers] | None = None
 
     def __post_init__(self) -> None:
+        # Of a damaged file.
+        least = -np.inf if self.scale == "linear" else 0.0
+        if not least < self.low < self.high < np.inf:
+            raise refusal("high", self.high, f"a number above low = {self.low!r}")
         self.frequencies.flags.writeable = False
 
     @property

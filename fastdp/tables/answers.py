@@ -13,7 +13,6 @@ from typing import cast
 import numpy as np
 from scipy import special
 
-from fastdp.errors import argument
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.calendar_basis import CalendarFit
@@ -410,8 +409,8 @@ class View:
         known = plan.unit.known_rows(plan.contributions)
         if plan.unit.most is not None and plan.unit.most <= known:
             return ""
-        ways = argument("Person", most=...)
-        return f"a person's rows beyond {known:,} are in no number; {ways} of up to that gives both ends"
+        # Files have it too, of Python and of the command line: no name of a parameter is spelled here.
+        return f"a person's rows beyond {known:,} are in no number; a public most, up to that, gives both ends"
 
     def dropped(self) -> float:
         rows = self.released.rows

@@ -238,7 +238,7 @@ def _missing(tail: Tail, of: str) -> list[str]:
     if tail.past:
         return [f"{which} {verb} missing, as {of} lie beyond the bound"]
     if any(unknown):
-        bound = "" if tail.bounded else "; a bound= of all values gives them"
+        bound = "" if tail.bounded else "; a public bound of all values gives them"
         return [f"{which} {verb} missing, as {of} beyond the clip are in no number{bound}"]
     if not tail.cells and tail.signed:
         return [f"low and high of parts are missing, as {of} have both signs and the table one number"]

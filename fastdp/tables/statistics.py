@@ -327,7 +327,7 @@ class Quantile(Statistic):
         found = Answer(
             estimate, (high - low) / (2.0 * view.normal), np.minimum(low, estimate), np.maximum(high, estimate)
         )
-        beyond = "the bin at an end has the values beyond it, which a bound= of all values limits"
+        beyond = "the bin at an end has the values beyond it, which a public bound of all values limits"
         found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
         return found.without(_lost(view), low=True, high=True)
 

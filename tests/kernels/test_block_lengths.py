@@ -38,7 +38,7 @@ LEFT_OPEN = ["exponent", "prediction", "extra"]
 @pytest.mark.parametrize(
     ("epsilon", "exponent", "limit", "focus"),
     [
-        *((0.02, 0, 0, None), (0.5, 0, 0, None), (0.5, 5, 1024, None), (20.0, 3, 256, None)),
+        *((0.02, 0, 0, None), (0.5, 0, 0, None), (0.5, 5, 1024, None), (20.0, 3, 256, None), (0.5, 5, 16, None)),
         *((0.5, 4, 512, focus) for focus in ((1, 1), (700, 700), (30, 9000))),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import math
 from typing import Any
 
@@ -119,65 +118,6 @@ def test_the_papers_criteria_for_m() -> None:
     assert printed == math.ceil(formula)
     assert planning.sensitivity_criterion(1.0, DELTA, BETA) == 32_462
     assert planning.sensitivity_criterion(1.0, DELTA, BETA, noise="gaussian") == 40_939
-
-
-# -- light tail ------------------------------------------------------------------------------------------------
-def draw(name: str, m: int, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
-    return {
-        "exponential": lambda: generator.exponential(3.0, m),
-        "uniform": lambda: generator.uniform(0.0, 10.0, m),
-        "normal": lambda: np.abs(generator.normal(0.0, 5.0, m)),
-        "pareto": lambda: 1.0 + generator.pareto(1.5, m),
-        "lognormal": lambda: generator.lognormal(0.0, 2.0, m),
-    }[name]()
-
-
-def test_light_tail_verdicts() -> None:
-    for p, (name, light) in itertools.product(
-        (0.05, 0.005),
-        (("exponential", True), ("uniform", True), ("normal", True), ("pareto", False), ("lognormal", False)),
-    ):
-        verdicts = [planning.check_light_tail(draw(name, 50_000, seed), p).light for seed in range(40)]
-        assert all(verdicts) if light else not any(verdicts)
-
-
-def test_light_tail_is_definition_12() -> None:
-    """Against a fine grid of x, for a sample small enough to look at."""
-    for seed in range(20):
-        values = draw("pareto" if seed % 2 else "exponential", 200, seed).round(1)
-        check = planning.check_light_tail(values, 0.1, tolerance=0.0)
-        ascending = np.sort(values)
-        assert check.x_p == ascending[179]
-        assert check.gamma == pytest.approx(math.log(10) / check.x_p)
-        x = np.linspace(check.x_p, ascending[-1] + 1, 500_001)
-        gap = -np.expm1(-check.gamma * x) - np.searchsorted(ascending, x, side="right") / 200
-        assert check.largest_violation == pytest.approx(max(gap.max(), 0.0), abs=2e-4)
-        assert check.light == (check.largest_violation == 0.0)
-        if check.largest_violation > 0:
-            assert abs(check.at - x[np.argmax(gap)]) < 1e-3
-    # The steps of F alone violate the letter, by less than one value.
-    uniform = planning.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=0.0)
-    assert not uniform.light
-    assert 0.0 < uniform.largest_violation < 1e-4
-    uniform = planning.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=1e-4)
-    assert uniform.light
-    assert uniform.violated_share == 0.0
-
-
-def test_search_p_max() -> None:
-    """Uniform: everywhere.  An exponential body with a tail twice as wide from 5 % on: only deep in the tail."""
-    quantiles = (np.arange(200_000) + 0.5) / 200_000
-    assert planning.search_p_max(quantiles).p_max == 0.1
-    exponential = planning.search_p_max(-np.log(quantiles))
-    assert exponential.p_max == 0.1
-    assert np.nanmax(np.abs(exponential.error)) < 0.05
-    deep = -np.log(quantiles)
-    knee = -math.log(0.05)
-    kinked = planning.search_p_max(np.where(deep > knee, knee + 2 * (deep - knee), deep))
-    assert kinked.p_max is not None
-    assert kinked.p_max < 0.05
-    assert planning.search_p_max(quantiles**-1.5).p_max is None
 
 
 # -- the optimiser ---------------------------------------------------------------------------------------------
@@ -376,10 +316,7 @@ def test_bad_parameters_are_named() -> None:
     assert called > 200
     refused("q", LAW, {"q": 1.0})
     for values in ([], [[1.0]], [1.0, math.nan], [-1.0], ["a"], [[1], [1, 2]], 3):
-        for function in (planning.sample_quantile, planning.check_light_tail, planning.search_p_max):
-            refused("values", function, {"values": values})
-    refused("values", planning.check_light_tail, {"values": [0.0, 0.0]})
-    refused("values", planning.search_p_max, {"values": np.zeros(1000)})
+        refused("values", planning.sample_quantile, {"values": values})
     # A kappa that does not exist.
     for given in ((1.0, 0.1, 0.002), (1e5, DELTA, 0.002)):
         with pytest.raises(ParameterError, match=r"1 / kappa = -.*expected a number above 0"):

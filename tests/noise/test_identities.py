@@ -208,6 +208,7 @@ MECHANISMS: dict[str, Mechanism] = {
             ],
             "unit": [
                 *(replace(PERSON, **change) for change in ({"rows": 2}, {"per": "3h"}, {"per_window": 1})),
+                replace(PERSON, keys=1),
                 replace(PERSON, per_window=1, basis="calendar"),
                 fastdp.Rows(3, per="6h"),
             ],
@@ -283,12 +284,13 @@ def test_no_parameter_is_left_out(name: str) -> None:
 def test_no_field_of_a_unit_is_left_out(name: str) -> None:
     """Each field of the unit changes in some row above, but for those of which no noise depends.
 
-    Whose rows count is read by name, ``most`` moves ends of intervals alone, and windows that close have no calendar.
+    Whose rows count is read by name, ``most`` moves ends of intervals alone, and windows that close have no calendar
+    and no keys of a person.
     """
     usual = MECHANISMS[name].usual["unit"]
     same_kind = [other for other in MECHANISMS[name].others["unit"] if type(other) is type(usual)]
     differs = {field for other in same_kind for field, value in vars(other).items() if value != getattr(usual, field)}
-    assert differs == set(vars(usual)) - {"column", "most"} - ({"basis"} if name == "Windows" else set())
+    assert differs == set(vars(usual)) - {"column", "most"} - ({"basis", "keys"} if name == "Windows" else set())
 
 
 PARTS = [

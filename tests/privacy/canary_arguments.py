@@ -67,7 +67,7 @@ def _words(text: str) -> tuple[str, ...]:
 INNER = _words(
     "perturbers.Perturber smoothers.Smoother counters.Counter counters.Selector points.Domain thresholds.Chooser"
     " thresholds.Threshold thresholds.renewals.Renewal auditing.TrialMechanism audit.Case auditing.AuditResult"
-    " auditing.Publishing errors.warn sweeps ledger. planning.LightTail planning.Optimum planning.TailSearch"
+    " auditing.Publishing errors.warn sweeps ledger. planning.Optimum"
     " datasets.Entry datasets.PointStream datasets.parse datasets.fetch Ledger.resume points.Box."
     " perturbers.WindowTree errors.as_python errors.argument points.replay"
 )
@@ -220,7 +220,6 @@ VALID: dict[str, dict[str, Any]] = {
     "ToPLServer.publish": {"reports": [1, 2, 3]},
     "ToPLServer.collect": {"reports": [1, 2, 3]},
     "planning.spacing_smooth_sensitivity": {"q": 0.9},
-    "planning.search_p_max": {"values": np.arange(1e5)},
     "counters.SelectiveCounting.step": {"values": [0, 0]},
     "counters.SelectiveCounting.stream": {"batches": [[0, 0]]},
     "datasets.extend_by_reflection": {"values": np.arange(9.0)},

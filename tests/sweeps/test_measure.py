@@ -155,7 +155,7 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     np.testing.assert_array_equal(outcome.answer(starts, stops), release.sum(starts, stops))
     exact = {**parameters, "publish_epsilon": 1e6}
     run, ratios = SYSTEMS["publisher"].build(setting, **exact)(scene.values), []
-    for seed in range(12):
+    for seed in range(40):
         truncated = run(Key.from_seed(seed))
         ((*_, row),) = measure(sweeps.from_table(small), narrow, asked, 9, truncated)
         by_name = dict(zip(columns(sweeps.from_table(small).metrics), row, strict=True))

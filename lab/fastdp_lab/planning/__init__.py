@@ -1,4 +1,4 @@
-"""Utility analysis of PAK (NDSS 2019): error bounds, light tails, the best parameters."""
+"""Utility analysis of PAK (NDSS 2019): error bounds, the best parameters."""
 
 from fastdp_lab.planning.formulas import (
     exponential_quantile,
@@ -15,14 +15,10 @@ from fastdp_lab.planning.formulas import (
     tree_error,
     underestimate_probability,
 )
-from fastdp_lab.planning.light_tail import LightTail, TailSearch, check_light_tail, search_p_max
 from fastdp_lab.planning.optimiser import Optimum, optimise_pak
 
 __all__ = [
-    "LightTail",
     "Optimum",
-    "TailSearch",
-    "check_light_tail",
     "exponential_quantile",
     "noise_quantile",
     "noise_scale",
@@ -32,7 +28,6 @@ __all__ = [
     "reach_criterion",
     "recommended_lag",
     "sample_quantile",
-    "search_p_max",
     "sensitivity_criterion",
     "smoothing",
     "spacing_smooth_sensitivity",

@@ -1,4 +1,4 @@
-"""Utility analysis of PAK (NDSS 2019): error bounds, lengths m, light tails, the best parameters.
+"""Utility analysis of PAK (NDSS 2019): error bounds, lengths m, the best parameters.
 
 For planning and evaluation, not for release.  A function that takes a sample looks at it without privacy: it is for
 public or simulated data.
