@@ -27,6 +27,7 @@ const SUBJECTS = {
   "streams": "stream adaptive tops pak interval confidence error range sum w-event window holdout theta baseline",
   "streams_proofs": "proof stream adaptive tops pak threshold smooth sensitivity tree",
   "tables": "table group groupby keys private rare count sum mean average variance quantiles quantile median percentile histogram distinct unique person interval confidence daylight saving time zone null missing nan regression hierarchy pandas polars dataframe frame excel spreadsheet csv parquet",
+  "tables_proofs": "proof tables sensitivity coverage lemma group by private keys shards calendar",
   "tutorials/guarantee": "guarantee epsilon delta interpret explain meaning seed reproducible simulation",
   "tutorials/hourly_totals": "first steps getting started quickstart beginner example hourly totals",
   "tutorials/many_meters": "many meters sensors streams fleet",

@@ -3,7 +3,7 @@
 A person who has rows in most windows moves every one of them, and m numbers instead: products of the windows' sums
 with the m columns of Q, nearly orthonormal columns times 2^BITS, rounded to integers.  With r the vector of a
 person's rows, |Q' r|_2 <= sqrt(G) |r|_2, where G is the largest row sum of |Q' Q| (Gershgorin); all of it is integer
-arithmetic (``docs/tables.md``, "Proofs").
+arithmetic (``docs/tables_proofs.md``).
 
 Source: Rastogi and Nath 2010 (noise of Fourier coefficients); columns, rounding and residual are ours.
 """

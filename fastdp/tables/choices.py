@@ -1,4 +1,4 @@
-"""Private choices and numbers before the sums: rows by size and their clips, rows of persons (``docs/tables.md``)."""
+"""Private choices and numbers before the sums: rows by size, clips, rows of persons (``docs/tables_proofs.md``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sums over a tree of keys and over time from noisy ones (post-processing), and the budget of each level.
 
 Consistent sums are least squares over key prefixes, with a window's or all windows' noisy sums a level; revised sums
-smooth each node's windows along time and add up again.  Both, with sources: ``docs/tables.md``.
+smooth each node's windows along time and add up again.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ def aggregate(
 
     Notes
     -----
-    Privacy: each row is in one window and key, whose integer sums get exact noise bound to them (``docs/tables.md``,
-    "Proofs").
+    Privacy: each row is in one window and key, whose integer sums get exact noise bound to them
+    (``docs/tables_proofs.md``).
 
     Examples
     --------

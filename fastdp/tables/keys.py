@@ -1,4 +1,4 @@
-"""Private keys, by counts of rows or weights of persons (``docs/tables.md``, "Proofs").
+"""Private keys, by counts of rows or weights of persons (``docs/tables_proofs.md``).
 
 Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union"; an undivided
 delta is ours.

@@ -1,7 +1,7 @@
 """State of ``Windows`` between calls: which windows are open, their rows, and private keys so far.
 
-A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it (``docs/tables.md``,
-"Private keys online").
+A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it
+(``docs/tables_proofs.md``, "Private keys online").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quantiles of cells in three steps, each placed by what was released before.
 
 Noisy counts of the whole table give bins of about equal rows; each cell has noisy counts of these; and, where they
-put its quantile, the noisy excess: rows below less the quantile's share of all.  Proofs: ``docs/tables.md``.
+put its quantile, the noisy excess: rows below less the quantile's share of all.  Proofs: ``docs/tables_proofs.md``.
 """
 
 from __future__ import annotations

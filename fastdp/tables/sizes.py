@@ -2,7 +2,8 @@
 
 A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j.  From these numbers follow the body's clip
 c, within which each cell's sum is released; the second clip c2, up to which one number of the whole table holds what
-the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Measured: ``docs/tables.md``.
+the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Measured:
+``docs/tables_proofs.md``.
 """
 
 from __future__ import annotations

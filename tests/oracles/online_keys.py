@@ -1,6 +1,6 @@
 """Private keys online, naively: key by key and window by window, noise drawn from words by hand.
 
-Source: ``docs/tables.md``, "Private keys online".
+Source: ``docs/tables_proofs.md``, "Private keys online".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of a person that count, naively: SipHash by the letter, dictionaries, sorted lists.
 
-Sources: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012); ``docs/tables.md``, "Proofs".
+Sources: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012); ``docs/tables_proofs.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distinct entries up to each window, naively: sets and sorted lists (``docs/tables.md``, "Reach")."""
+"""Distinct entries up to each window, naively: sets and sorted lists (``docs/tables_proofs.md``, "Reach")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Choices from the rows of a table, naively: value by value, key by key, noise drawn from words by hand.
 
-Sources: ``docs/tables.md``, "Proofs"; Gopi et al. 2020, Algorithm 1 (weights and threshold).
+Sources: ``docs/tables_proofs.md``; Gopi et al. 2020, Algorithm 1 (weights and threshold).
 """
 
 from __future__ import annotations

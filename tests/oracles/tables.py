@@ -1,6 +1,6 @@
 """Windows of a table, naively: a dictionary of exact sums, datetime and zoneinfo, noise drawn from words by hand.
 
-Sources: ``docs/tables.md``, "Proofs"; ``docs/noise.md``, sections 1 and 2.
+Sources: ``docs/tables_proofs.md``; ``docs/noise.md``, sections 1 and 2.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "_b
 GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
 #: Each takes a second and more of computing.
 LONG = {"many_meters", "auditing", "choosing"}
-PROOFS = ("privacy", "noise", "streams_proofs", "tables", "points", "local")
+PROOFS = ("privacy", "noise", "streams_proofs", "tables_proofs", "points", "local")
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
 RUNS = {
     "../README": "Totals of 240 windows",
