@@ -107,11 +107,10 @@ def pegasus(
     values: Integers, epsilon: float, key: bytes, *, sensitivity: float, share: float = 0.8, theta: float = 5.0
 ) -> Floats:
     """Noise on each value, and the median over the run of alike values that ends in it."""
-    all_parts = parts(epsilon)
-    grouping = all_parts - int(all_parts * share)
+    grouping = parts(epsilon) - parts(epsilon * share)
     noisy = laplace(values, epsilon * share, key, sensitivity=sensitivity)
     # The deviation moves by two values' steps, and by one that rounds it.
-    steps, _ = steps_of(values, sensitivity, max((grouping // 2 - 1) // 2, 1))
+    steps, _ = steps_of(values, sensitivity, (grouping // 2 - 1) // 2)
     first = round(theta * UNITS / 4)
     starts = _groups(steps, first + draws(key, values.size, 1), draws(key, values.size, 2, times=2))
     return _medians(noisy, starts)
