@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -264,6 +265,11 @@ def test_a_report_that_hangs_on_those_before_the_window_is_told() -> None:
     for name in ("SR", "PM", "HM", "SW+EM", "CAPP"):
         first, second = (released(MECHANISMS[name], values, 1)[W + 1 :] for values in (low, high))
         assert MECHANISMS[name].breaks or np.array_equal(first, second), name
+
+
+def test_noise_by_the_bound_where_the_sensitivity_is_smaller_is_told() -> None:
+    for each in registered("event").values():
+        assert "sensitivity" in inspect.signature(each.release).parameters or "by the bound" in each.source
 
 
 def test_nobody_reports_twice_where_persons_are_few() -> None:

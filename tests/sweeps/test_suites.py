@@ -194,7 +194,7 @@ def test_registered_mechanisms_take_whole_numbers(
     if accepted:
         assert check_data(specification, tmp_path)
     else:
-        with pytest.raises(FastDPError, match=r"expected whole numbers for Laplace.*make bound, sensitivity and"):
+        with pytest.raises(FastDPError, match=r"expected whole numbers for Laplace.*makes bound, sensitivity and"):
             check_data(specification, tmp_path)
 
 
