@@ -1,7 +1,7 @@
 """The streams of the accuracy benchmark: real ones where their files are, synthetic ones always.
 
 A rule that looks at nothing but a stream's name puts it into one of two halves: constants are tuned on the first, and
-the second is reported.  (The first six real streams served to tune earlier constants, whatever half they are in.)
+the second is reported.  (The first six real streams tuned earlier constants too, MSNBC of the second half included.)
 Licences and sources: ``benchmarks/README.md``, "Streams".
 """
 

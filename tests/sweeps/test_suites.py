@@ -39,6 +39,7 @@ def test_a_standard_suite_has_rivals_and_our_own(name: str) -> None:
     assert set(suite.tuned) <= {each.name for each in suites.of_name(name, data=Path())[0].specification.datasets} | {
         "POS, real",
         "taxi distance, real",
+        "MSNBC, real",
         "smart meter, real",
     }
     (quick,) = suites.of_name(name, quick=True)
