@@ -157,6 +157,7 @@ def histogram(
         raise ParameterError("range = None: expected public ends of the bins, the sample's own would be released")
     scale = 1 / Fraction(validation.positive("epsilon", epsilon))
     seed = _seed(random_state)
+    _check_public(edges, range)
     if accountant is None and "diffprivlib.accountant" in sys.modules:
         accountant = sys.modules["diffprivlib.accountant"].BudgetAccountant.load_default(None)
     if accountant is not None:
@@ -168,6 +169,18 @@ def histogram(
         return counts, edges
     total = counts.sum()
     return counts / np.diff(edges) / max(total, 1), edges
+
+
+def _check_public(edges: Any, ends: Any) -> None:
+    """ParameterError for edges or ends that are no bins, before anything is paid."""
+    name, given = ("range", ends) if isinstance(edges, int) else ("bins", edges)
+    try:
+        numbers = np.asarray(given, np.float64) if np.asarray(given).dtype.kind in "iuf" else np.empty(0)
+        if numbers.ndim != 1 or numbers.size < 2 or np.isnan(numbers).any():
+            raise ValueError
+        np.histogram_bin_edges(np.empty(0), edges, ends)
+    except (TypeError, ValueError):
+        raise validation.refusal(name, given, "rising numbers, two ends or more edges") from None
 
 
 def _checked_delta(delta: object, low: float = -1.0) -> float:

@@ -23,13 +23,13 @@ from fastdp import validation
 from fastdp.errors import ParameterError, warn
 from fastdp.kinds import Array, Floats
 
-#: Units of privacy: what may be replaced without a change of the answer's distribution beyond epsilon.
+#: Units of privacy: what may be replaced, or as said, without a change of the answer's distribution beyond epsilon.
 UNITS = {
     "event": "any one value",
     "w-event": "any w consecutive values",
     "series": "every value of the series",
     "local": "the values of one person in any w consecutive steps, before they leave the person",
-    "points": "any one point",
+    "points": "any one point, added or removed",
 }
 #: The group of entry points.
 GROUP = "fastdp.mechanisms"
@@ -123,8 +123,10 @@ class Mechanism:
         right = array.ndim == len(shape) and (self.unit == "points" or array.shape == shape)
         if array.dtype != np.float64 or not right or not np.isfinite(array).all():
             told = ", ".join(map(str, shape))
+            wrong = "with NaN or infinity" if right and array.dtype == np.float64 else ""
             raise ParameterError(
-                f"{self.name} released {array.dtype}{list(array.shape)}: expected finite float64[{told}]"
+                f"{self.name} released {array.dtype}{list(array.shape)} {wrong}".rstrip()
+                + f": expected finite float64[{told}]"
             )
         return found
 
@@ -140,10 +142,12 @@ def registered(unit: str | None = None) -> dict[str, Mechanism]:
 
 @cache
 def _every() -> dict[str, Mechanism]:
+    from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS, SYSTEMS
+
     found: dict[str, Mechanism] = {}
     for place, mechanisms in _groups():
         for each in mechanisms:
-            if not isinstance(each, Mechanism) or each.name in found:
+            if not isinstance(each, Mechanism) or each.name in {*found, *SYSTEMS, *SPATIAL_SYSTEMS}:
                 told = "a name that is taken" if isinstance(each, Mechanism) else "no Mechanism"
                 warn(f"{place}: {validation.shown(getattr(each, 'name', each))} is {told}; left out", RuntimeWarning)
             else:
@@ -158,7 +162,8 @@ def _groups() -> Iterable[tuple[str, Iterable[Any]]]:
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         try:
             loaded = point.load()
+            mechanisms = [loaded] if isinstance(loaded, Mechanism) else list(loaded)
         except Exception as error:  # the package of a stranger
             warn(f"{point.value}: {type(error).__name__}: {error}; left out", RuntimeWarning)
             continue
-        yield point.value, [loaded] if isinstance(loaded, Mechanism) else loaded
+        yield point.value, mechanisms

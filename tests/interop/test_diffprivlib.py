@@ -119,3 +119,25 @@ def test_refusals(wrong) -> None:
             getattr(ours, name)(**CASES["Gaussian"], random_state=np.random.RandomState(1))
     with pytest.raises(ParameterError, match=r"^delta = 0"):
         ours.Gaussian(epsilon=1.0, delta=0.0, sensitivity=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"bins": [3, 1]}, "bins"),
+        ({"bins": ["0", "1"]}, "bins"),
+        ({"bins": [1.0]}, "bins"),
+        ({"bins": [0.0, math.nan]}, "bins"),
+        ({"range": 5}, "range"),
+        ({"range": (2, 1)}, "range"),
+        ({"range": (0, math.inf)}, "range"),
+        ({"range": ("a", "b")}, "range"),
+    ],
+)
+def test_nothing_is_paid_for_edges_that_are_none(given, name) -> None:
+    class Accountant:
+        def spend(self, epsilon, delta):
+            raise RuntimeError("paid")
+
+    with pytest.raises(ParameterError, match=f"^{name} = "):
+        ours.histogram([1.0, 2.0], **given, accountant=Accountant())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def test_a_mechanism_with_too_little_noise_is_told() -> None:
     [
         (lambda values, epsilon, key: values, "int64[64]: expected finite float64[64]"),
         (lambda values, epsilon, key: values[1:] * 1.0, "float64[63]"),
-        (lambda values, epsilon, key: values * np.inf, "expected finite"),
+        (lambda values, epsilon, key: values * np.inf, "float64[64] with NaN or infinity: expected finite"),
     ],
 )
 def test_answers_of_another_shape_are_refused(answer: Any, said: str) -> None:
@@ -214,3 +215,63 @@ def test_the_rule_decides(worse: tuple[float, ...], rule: dict[str, float], foun
     assert verdict.found == found
     assert (verdict.cells, verdict.repetitions) == (2, 3)
     assert verdict.ratios == pytest.approx([21.0] * 3)
+
+
+def test_one_repetition_leaves_a_claim_open() -> None:
+    assert decide(Claim("a is better", "a", "b"), frame(a=(1.0,), b=(20.0,))).found == "open"
+
+
+def test_entry_points_without_mechanisms_and_names_of_systems_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        "from fastdp_lab.mechanism import Mechanism\nNUMBER = 3\n"
+        "def copy(values, epsilon, key): return values * 1.0\n"
+        "TAKEN = [Mechanism(name, 'event', copy, 'tests') for name in ('tops', 'phdstream', 'mine')]\n"
+    )
+    facts = tmp_path / "odd-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[fastdp.mechanisms]\na = odd:NUMBER\nb = odd:TAKEN\n")
+    code = (
+        "from fastdp_lab.mechanism import registered\n"
+        "from fastdp_lab.sweeps.systems import value_systems\n"
+        "print({'Laplace', 'mine'} <= set(registered()), {'tops', 'phdstream'} & set(registered()))\n"
+        "print(len(value_systems()))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *(each for each in sys.path if each)])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("True set()")
+    for said in ("odd:NUMBER: TypeError", "'tops' is a name that is taken", "'phdstream' is a name that is taken"):
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize("name", ["Uniform", "binary tree", "Laplace, series", "EFPA", "PeGaSus", "kd-hybrid", "UG"])
+def test_an_epsilon_without_parts_is_refused(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    with pytest.raises(ParameterError, match=r"^epsilon: a share of it is below"):
+        released(mechanism, neighbours(mechanism.unit)[1], 1, 1e-8)
+
+
+def test_a_report_that_hangs_on_those_before_the_window_is_told() -> None:
+    """With equal noise a person's first value changes no report behind the window, or the mechanism says so."""
+    low = np.zeros((STEPS, PERSONS), np.int64)
+    high = low.copy()
+    high[0] = 8
+    for name in ("SR", "PM", "HM", "SW+EM", "CAPP"):
+        first, second = (released(MECHANISMS[name], values, 1)[W + 1 :] for values in (low, high))
+        assert MECHANISMS[name].breaks or np.array_equal(first, second), name
+
+
+def test_noise_by_the_bound_where_the_sensitivity_is_smaller_is_told() -> None:
+    for each in registered("event").values():
+        assert "sensitivity" in inspect.signature(each.release).parameters or "by the bound" in each.source
+
+
+def test_nobody_reports_twice_where_persons_are_few() -> None:
+    with pytest.raises(ParameterError, match=r"^w = 4: expected at most the 3 persons"):
+        released(MECHANISMS["LPU"], np.zeros((STEPS, 3), np.int64), 1)

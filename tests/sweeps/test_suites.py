@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from fastdp.errors import FastDPError
 from fastdp_lab import suites
-from fastdp_lab.sweeps import page, run, timed
+from fastdp_lab.sweeps import check_data, page, run, timed
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -151,3 +152,64 @@ def test_pages_and_their_archive(tmp_path: Path) -> None:
         assert "out/plain/results.parquet" in names
         lines = files.read("out/SHA256SUMS").decode().splitlines()
     assert len(lines) == len(names) - 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('unit = "event"', 'unit = "evnt"', "unit = 'evnt': expected one of"),
+        ('about = "A subject."', "about = 5", "about = 5: expected a text"),
+        ('tuned = ["POS"]', 'tuned = "POS"', "tuned = 'POS': expected a list"),
+        ('tuned = ["POS"]', "tuned = [3]", "tuned[0] = 3: expected a text"),
+        ('better = "Base"', 'better = "Bass"', "claims[0].better = 'Bass': expected one of"),
+        ('better = "Base"', 'better = "Base"\nmetric = "maee"', "claims[0].metric = 'maee': expected one of"),
+        ('better = "Base"', 'better = "Base"\nmetric = "mae"', "claims[0].metric = 'mae': expected one of"),
+    ],
+)
+def test_keys_of_a_page_are_checked_before_a_run(tmp_path: Path, old: str, new: str, said: str) -> None:
+    (tmp_path / "own.toml").write_text((SUITE + CLAIM).replace(old, new))
+    with pytest.raises(FastDPError) as found:
+        suites.from_file(tmp_path / "own.toml")
+    assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("bound", "values", "accepted"),
+    [
+        ("bound = 1.5", [1, 0], False),
+        ("bound = 2\nsensitivity = 1.5", [1, 0], False),
+        ("bound = 2\nsensitivity = 1", [0.5, 1.5], False),
+        ("bound = 2\nsensitivity = 1", [0, 2], True),
+        ("bound = 2", [0.5, 1.5], True),
+    ],
+)
+def test_registered_mechanisms_take_whole_numbers(
+    tmp_path: Path, bound: str, values: list[float], accepted: bool
+) -> None:
+    np.save(tmp_path / "x.npy", np.resize(np.array(values), 50))
+    (tmp_path / "own.toml").write_text(
+        f'epsilons = [1.0]\nholdout = 10\nmax_range = 20\n[[datasets]]\nname = "x"\nfile = "x.npy"\n{bound}\n'
+        '[[mechanisms]]\nsystem = "Laplace"\n'
+    )
+    specification = suites.from_file(tmp_path / "own.toml").specification
+    if accepted:
+        assert check_data(specification, tmp_path)
+    else:
+        with pytest.raises(FastDPError, match=r"expected whole numbers for Laplace.*makes bound, sensitivity and"):
+            check_data(specification, tmp_path)
+
+
+def test_a_mechanism_that_fails_leaves_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The binary tree has no parts of so small an epsilon."""
+    text = SUITE.replace("[0.5, 2.0]", "[1e-8]").replace('name = "binary tree"', 'name = "DSAT"')
+    (tmp_path / "own.toml").write_text(text)
+    suite = suites.from_file(tmp_path / "own.toml")
+    suite = replace(suite, specification=replace(suite.specification, mechanisms=suite.specification.mechanisms[1:]))
+    folder = run(suite.specification, tmp_path / "out")
+    seconds = timed(suite.specification, tmp_path)
+    assert np.isnan(seconds["DSAT"])
+    assert seconds["Base"] > 0.0
+    told = page.write_page(folder, suite, seconds).read_text()
+    assert "2 cells failed, the first: ParameterError: epsilon: a share" in told
+    monkeypatch.chdir(folder)
+    assert page.write_archive(Path()) == tmp_path / "out.zip"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 from fastdp import discrete_laplace
+from fastdp.errors import ParameterError
 from fastdp.kinds import Integers
 
 #: Parts of epsilon = 1.
@@ -31,6 +32,13 @@ def parts(epsilon: float) -> int:
     return int(Fraction(epsilon) * UNITS)
 
 
+def spendable(budget: int) -> int:
+    """The parts of a share, ParameterError where none is left."""
+    if budget < 1:
+        raise ParameterError("epsilon: a share of it is below 2^-24; expected at least that, by a larger epsilon")
+    return budget
+
+
 def draws(key: bytes, size: int, number: int = 0, times: int = 1) -> Integers:
     """Independent noise, of scale `times` UNITS; each use of a key has a `number`."""
     return discrete_laplace(Fraction(times * UNITS), size, key=key, stream=number)
@@ -39,4 +47,4 @@ def draws(key: bytes, size: int, number: int = 0, times: int = 1) -> Integers:
 def steps_of(values: Integers, sensitivity: float, budget: int) -> tuple[Integers, float]:
     """Whole steps that move by at most `budget` where a value moves by `sensitivity`, and the length of a step."""
     moved = max(int(sensitivity), 1)
-    return values * budget // moved, moved / budget
+    return values * spendable(budget) // moved, moved / budget

@@ -107,11 +107,10 @@ def pegasus(
     values: Integers, epsilon: float, key: bytes, *, sensitivity: float, share: float = 0.8, theta: float = 5.0
 ) -> Floats:
     """Noise on each value, and the median over the run of alike values that ends in it."""
-    all_parts = parts(epsilon)
-    grouping = all_parts - int(all_parts * share)
+    grouping = parts(epsilon) - parts(epsilon * share)
     noisy = laplace(values, epsilon * share, key, sensitivity=sensitivity)
     # The deviation moves by two values' steps, and by one that rounds it.
-    steps, _ = steps_of(values, sensitivity, max((grouping // 2 - 1) // 2, 1))
+    steps, _ = steps_of(values, sensitivity, (grouping // 2 - 1) // 2)
     first = round(theta * UNITS / 4)
     starts = _groups(steps, first + draws(key, values.size, 1), draws(key, values.size, 2, times=2))
     return _medians(noisy, starts)
@@ -233,9 +232,11 @@ def _event(name: str, release: Any, source: str, **parameters: Any) -> Mechanism
 
 _SIGNED = "Andersson, Pagh, Steiner and Torkamani 2025 (FORC), digits of both signs: epsilon / levels a node"
 _SMOOTH = "Andersson and Pagh 2023 (NeurIPS), balanced leaves; Laplace noise: epsilon over half of the levels a node"
-_TOEPLITZ = "Fichtenberger, Henzinger and Upadhyay 2023 (ICML), square root; coefficients: Dvijotham et al. 2024"
+_CONSISTENT = "Qardaji, Yang and Li 2013 (PVLDB 6); online: ToPS, section 3.5; "
+_TOEPLITZ = "Fichtenberger, Henzinger and Upadhyay 2023 (ICML), square root; coefficients: Dvijotham et al. 2024; "
 _PEGASUS = "Chen, Machanavajjhala, Hay and Miklau 2017 (CCS), Algorithms 1 to 3, section 6.1: epsilon 4 : 1, theta 5"
-_PAK = "Perrier, Asghar and Kaafar 2019 (NDSS), Algorithms 1 and 2: delta for the threshold"
+_BOUND = "noise by the bound, also for a smaller sensitivity"
+_PAK = "Perrier, Asghar and Kaafar 2019 (NDSS), Algorithms 1 and 2: delta for the threshold; "
 EVENT = (
     _event("Laplace", laplace, "Dwork, McSherry, Nissim and Smith 2006 (TCC), Proposition 1: epsilon a value"),
     _event("flat blocks", flat_blocks, "Blocks of fixed length, each with epsilon: each value is in one"),
@@ -244,11 +245,11 @@ EVENT = (
     _event("signed digits", tree, _SIGNED, fan_out=19, signed=True),
     _event("smooth binary", smooth_binary, _SMOOTH),
     _event("H_16", tree, "Qardaji, Yang and Li 2013 (PVLDB 6), without consistency: epsilon / levels", fan_out=16),
-    _event("H_16^c", consistent_hierarchy, "Qardaji, Yang and Li 2013 (PVLDB 6); online: ToPS, section 3.5"),
-    _event("Toeplitz", toeplitz, _TOEPLITZ, delta=1e-9),
+    _event("H_16^c", consistent_hierarchy, _CONSISTENT + _BOUND),
+    _event("Toeplitz", toeplitz, _TOEPLITZ + _BOUND, delta=1e-9),
     _event("PeGaSus", pegasus, _PEGASUS),
-    _event("PAK", pak, _PAK, delta=1e-9),
-    _event("ToPS", tops, "Wang et al. 2021 (CCS), sections 3.3 to 3.6"),
+    _event("PAK", pak, _PAK + _BOUND, delta=1e-9),
+    _event("ToPS", tops, "Wang et al. 2021 (CCS), sections 3.3 to 3.6; " + _BOUND),
     _event("Adaptive", adaptive, "fastdp.Adaptive (docs/streams.md)"),
     _event("release", whole_array, "fastdp.release, which sees the whole array first (docs/streams.md)"),
 )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 import fastdp
+from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp_lab.contestants.budget import UNITS, parts
@@ -106,9 +107,11 @@ def by_budget(
 
 
 def by_population(values: Integers, epsilon: float, key: bytes, *, bound: int, w: int) -> Floats:
-    """An w-th of the persons at each step, with epsilon."""
-    people = _population(values, bound, key)
-    return people.answered(lambda step: people.ask(step, epsilon, max(values.shape[1] // w, 1)))
+    """A w-th of the persons at each step, with epsilon."""
+    people, n = _population(values, bound, key), values.shape[1]
+    if n < w:
+        raise ParameterError(f"w = {w}: expected at most the {n} persons, so that nobody reports twice in w steps")
+    return people.answered(lambda step: people.ask(step, epsilon, n // w))
 
 
 def by_sampling(values: Integers, epsilon: float, key: bytes, *, bound: int, w: int) -> Floats:
@@ -206,7 +209,11 @@ LOCAL = (
     _local("PM", of_means, _MEAN + "Algorithm 2: epsilon / w a step", kind="PM"),
     _local("HM", of_means, _MEAN + "section 3.3, hybrid of PM and SR: epsilon / w a step", kind="HM"),
     _local("ToPL", topl, "Wang et al. 2021 (CCS), section 4: epsilon / w a step"),
-    _local("CAPP", capp, "Du et al. 2024 (arXiv:2504.14993), fixed margin: epsilon / w a step", margin=0.25),
+    Mechanism(
+        *("CAPP", "local", capp, "Du et al. 2024 (arXiv:2504.14993), fixed margin: epsilon / w a step"),
+        parameters={"margin": 0.25},
+        breaks="what earlier reports missed goes into every later one, so that a value is in all reports after it",
+    ),
     _local("LBU", by_budget, _REN + "section 5.1: epsilon / w a step", oracle="better"),
     _local("LSP", by_sampling, _REN + "section 5.1: epsilon every w steps"),
     _local("LBD", adaptive, _REN + "Algorithm 1: epsilon / 2 for tests, and for releases"),

@@ -15,7 +15,7 @@ import numpy as np
 import fastdp
 from fastdp.kinds import Floats, Integers
 from fastdp.points import Box, PrivTree
-from fastdp_lab.contestants.budget import UNITS, draws, parts
+from fastdp_lab.contestants.budget import UNITS, draws, parts, spendable
 from fastdp_lab.mechanism import Mechanism
 
 #: Share of epsilon for the number of points, which grids are sized by.
@@ -25,7 +25,7 @@ SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 def noisy(counts: Integers, budget: int, key: bytes, number: int) -> Floats:
     """Counts with noise, for `budget` parts of epsilon."""
-    return counts + draws(key, counts.size, number).reshape(counts.shape) / budget
+    return counts + draws(key, counts.size, number).reshape(counts.shape) / spendable(budget)
 
 
 def projected(rows: Floats, totals: Floats) -> Floats:

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fastdp.kinds import Floats, Integers
-from fastdp_lab.contestants.budget import UNITS, draws, parts, steps_of
+from fastdp_lab.contestants.budget import UNITS, draws, parts, spendable, steps_of
 from fastdp_lab.contestants.event import whole_array
 from fastdp_lab.mechanism import Mechanism
 
@@ -65,7 +65,7 @@ def _turned_back(coefficients: Floats, size: int) -> Floats:
 def _kept(coefficients: Floats, keep: int, budget: int, key: bytes, moved: float, size: int) -> Floats:
     """The first coefficients with noise, and the series that they make; they move by sqrt(keep) `moved` in L1."""
     # A step for the rounding of each.
-    scale = max(budget - keep, 1) / (math.sqrt(keep) * moved)
+    scale = spendable(budget - keep) / (math.sqrt(keep) * moved)
     steps = np.rint(coefficients[:keep] * scale).astype(np.int64) + draws(key, keep, 1)
     return _turned_back(steps / scale, size)
 
@@ -79,11 +79,11 @@ def fourier(values: Integers, epsilon: float, key: bytes, *, sensitivity: float,
 def chosen_fourier(values: Integers, epsilon: float, key: bytes, *, sensitivity: float) -> Floats:
     """As many coefficients as a noisy maximum of the expected error chooses."""
     coefficients, moved = _transformed(values), math.sqrt(values.size) * sensitivity
-    half = parts(epsilon) // 2
+    half = spendable(parts(epsilon) // 2)
     left = np.sqrt(np.maximum(np.cumsum(coefficients[::-1] ** 2)[::-1] - coefficients**2, 0.0))
     sizes = np.arange(1, values.size + 1)
     # All scores may move by `moved`, half of a quarter of epsilon each way; a step for the rounding.
-    quarter = max(half // 2 - 1, 1)
+    quarter = spendable(half // 2 - 1)
     scores = np.rint((left + math.sqrt(2.0) * sizes * moved * UNITS / half) * (quarter / moved)).astype(np.int64)
     keep = int(np.argmin(scores + draws(key, sizes.size, 2))) + 1
     return _kept(coefficients, keep, half, key, moved, values.size)

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import DataError, FastDPError
+from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Json
+from fastdp_lab.mechanism import UNITS
 from fastdp_lab.sweeps.claims import Claim
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
-from fastdp_lab.sweeps.study import check_keys, read, tables
+from fastdp_lab.sweeps.study import check_keys, read, tables, text
 
 HERE = Path(__file__).parent
 _OWN = ("unit", "quick", "claims", "about", "tuned")
@@ -109,10 +110,29 @@ def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> S
             table["datasets"] = list(_present(table["datasets"], data))
             if not table["datasets"]:
                 raise DataError("datasets: none of their files is there; expected --data, a folder with one of them")
+        specification = from_table(table)
+        _check_own(own, claims, specification)
         told = own.get("unit"), claims, own.get("about", ""), tuple(own.get("tuned", ()))
-        return Suite(path.stem, from_table(table), *told)
+        return Suite(path.stem, specification, *told)
     except FastDPError as error:
         raise type(error)(f"{path}: {error}") from error
+
+
+def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specification) -> None:
+    """Before anything runs: what a page needs only at its end."""
+    if "unit" in own:
+        validation.choice("unit", own["unit"], tuple(UNITS))
+    if "about" in own:
+        text("about", own["about"])
+    if not isinstance(tuned := own.get("tuned", []), list):
+        raise ParameterError(f"tuned = {validation.shown(tuned)}: expected a list of names of data sets")
+    for k, each in enumerate(tuned):
+        text(f"tuned[{k}]", each)
+    names = tuple(dict.fromkeys(each.name for each in specification.mechanisms))
+    columns = specification.study.columns(specification.metrics)
+    for k, claim in enumerate(claims):
+        for key, known in (("better", names), ("worse", names), ("metric", columns)):
+            validation.choice(f"claims[{k}].{key}", getattr(claim, key), known)
 
 
 def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:

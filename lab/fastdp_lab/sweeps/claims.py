@@ -103,7 +103,8 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
     each = asked.groupby([*keys, "mechanism", "repetition"], sort=False)[claim.metric].mean()
     found = each.groupby([*keys, "mechanism"], sort=False).agg(["mean", "std", "count"]).unstack("mechanism")
     ratio = (found["mean"][claim.worse] / found["mean"][claim.better]).to_numpy()
-    deviation = found["std"].fillna(0.0) / found["mean"] / np.sqrt(found["count"])
+    # One repetition has no deviation: NaN leaves the cell open.
+    deviation = found["std"] / found["mean"] / np.sqrt(found["count"])
     error = np.exp(DECISIVE * np.hypot(*(deviation[name].to_numpy() for name in (claim.better, claim.worse))))
     kept = np.isfinite(ratio)
     ratio, error = ratio[kept], error[kept]

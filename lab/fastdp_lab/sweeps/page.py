@@ -48,6 +48,8 @@ class Scores:
     def __init__(self, sweep: Sweep) -> None:
         rows: DataFrame = sweep.rows
         self.metric = "mse" if "mse" in rows else "relative_error"
+        # A cell that failed was asked nothing.
+        rows = rows[rows["workload"].notna()]
         kind = rows["group"].where(rows["group"] != "all", rows["workload"])
         rows = rows.assign(kind=kind)[(rows["group"] == "all") | ~rows["workload"].isin(_with_all(rows))]
         keys = ["dataset", "epsilon", "kind"]
@@ -118,6 +120,7 @@ def write_index(folder: Path, title: str, suites: Sequence[Suite]) -> Path:
 
 def write_archive(folder: Path) -> Path:
     """Zip results, manifests, pages and pictures, with their digests: equal contents give equal bytes."""
+    folder = folder.resolve()
     target = folder.with_name(f"{folder.name}.zip")
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     sums = "".join(f"{_digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
@@ -198,10 +201,11 @@ def _ours(sweep: Sweep) -> list[str]:
 def _ranking(sweep: Sweep, scores: Scores, seconds: Json) -> str:
     by_kind, near = scores.by("kind"), (scores.ratios <= NEAR).mean()
     columns = ["mechanism", "all", *scores.kinds, "lowest in", "breaks its claim"]
+    systems = {each["name"]: each["system"] for each in sweep.manifest["specification"]["mechanisms"]}
     rows = []
     for name, whole in scores.overall.items():
         row = [name, whole, *(by_kind.loc[name, kind] for kind in scores.kinds), f"{near[name]:.0%}"]
-        rows.append([*row, "yes" if (each := registered().get(str(name))) and each.breaks else ""])
+        rows.append([*row, "yes" if (each := registered().get(systems[name])) and each.breaks else ""])
     if scores.coverage is not None:
         columns.append("coverage of 95 % intervals")
         rows = [[*row, scores.coverage.get(row[0], math.nan)] for row in rows]

@@ -7,6 +7,7 @@ writes files; a part whose file exists is not run again.
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import sys
@@ -48,7 +49,7 @@ def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
 
 
 def timed(specification: Specification, folder: Path) -> dict[str, float]:
-    """Seconds a value of each mechanism on the first data set, by this thread: the least of three runs.
+    """Seconds a value of each mechanism on the first data set, by this thread: the least of three runs, or NaN.
 
     Of streams of points the queries are part of it.
     """
@@ -58,11 +59,14 @@ def timed(specification: Specification, folder: Path) -> dict[str, float]:
     size = truth.facts.get("values", truth.facts.get("events"))
     for mechanism in specification.mechanisms:
         epsilon, spent = (mechanism.epsilons or specification.epsilons)[0], []
-        run_cell = specification.study.build(alone, mechanism, truth, epsilon)()
-        for number in range(3):
-            begin = time.perf_counter()
-            run_cell(number, Key.from_seed(number), lambda _: 0)
-            spent.append(time.perf_counter() - begin)
+        try:
+            run_cell = specification.study.build(alone, mechanism, truth, epsilon)()
+            for number in range(3):
+                begin = time.perf_counter()
+                run_cell(number, Key.from_seed(number), lambda _: 0)
+                spent.append(time.perf_counter() - begin)
+        except Exception:  # the results tell why
+            spent = [math.nan]
         seconds[mechanism.name] = min(spent) / size
     return seconds
 

@@ -49,6 +49,8 @@ class Setting:
         Steps of a window.
     persons : int
         Values of one step, for mechanisms of the local model.
+    whole : bool
+        Whether values are whole numbers; True where nothing but the bound limits a change.
     """
 
     bound: float
@@ -59,6 +61,7 @@ class Setting:
     sensitivity: float | None = None
     w: int = 1
     persons: int = 1
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -232,8 +235,14 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
 
 def _registered(mechanism: Mechanism, setting: Setting, **parameters: Any) -> Prepare:
     """A mechanism of an entry point, whose answer has a number for each value or step."""
-    given = replace(mechanism, parameters={**mechanism.parameters, **parameters})
-    public: Json = {"bound": int(setting.bound), "sensitivity": setting.sensitivity or setting.bound}
+    given, moved = replace(mechanism, parameters={**mechanism.parameters, **parameters}), setting.sensitivity
+    if not setting.bound.is_integer() or not (moved is None or (moved.is_integer() and setting.whole)):
+        raise ParameterError(
+            f"bound = {setting.bound:g} or values: expected whole numbers for {mechanism.name}, because rounding "
+            "would move a value by more than the sensitivity; take values in a unit that makes bound, sensitivity "
+            "and values whole"
+        )
+    public: Json = {"bound": int(setting.bound), "sensitivity": moved or setting.bound}
     public |= {"holdout": setting.holdout, "max_range": setting.max_range}
 
     def prepare(values: Floats) -> Run:
@@ -290,10 +299,10 @@ def _sampled(mechanism: Mechanism, domain: Domain, epsilon: float, **parameters:
 
 
 def with_registered(systems: Mapping[str, System], make: Make, units: tuple[str, ...]) -> dict[str, System]:
-    """These systems, and the mechanisms of entry points of some units; names that are taken stay."""
+    """These systems, and the mechanisms of entry points of some units."""
     found = (each for unit in units for each in registered(unit).values())
     added = {each.name: System(partial(make, each), tuple(each.parameters)) for each in found}
-    return {**systems, **added, **systems}
+    return {**systems, **added}
 
 
 def value_systems() -> dict[str, System]:

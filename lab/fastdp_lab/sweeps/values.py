@@ -226,6 +226,11 @@ class Values:
         return self.body.size
 
     @cached_property
+    def whole(self) -> bool:
+        """Whether all values are whole numbers."""
+        return bool((self.values == np.rint(self.values)).all())
+
+    @cached_property
     def body(self) -> Floats:
         """The published part; of many persons the mean of each step."""
         persons, values = self.data_set.persons, self.values[self.data_set.holdout :]
@@ -361,7 +366,8 @@ def build(specification: Specification, mechanism: Mechanism, stream: Values, ep
             "thresholds that change leave no one truth"
         )
     public = data_set.sensitivity, data_set.w, data_set.persons
-    setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon, *public)
+    whole = data_set.sensitivity is None or stream.whole
+    setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon, *public, whole)
     system = systems()[mechanism.system].build(setting, **parameters)
 
     def prepare() -> Any:
