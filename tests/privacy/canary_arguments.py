@@ -246,6 +246,8 @@ VALID: dict[str, dict[str, Any]] = {
     "counters.event_guarantee": {"derivation": "noise"},
     "datasets.cut_events": {"batch": 1},
     "datasets.dns_like_day": {"n": 100},
+    "datasets.growing": {"form": "ramp", "factor": 3.0, "begin": 16},
+    "datasets.panel": {"course": "still", "steps": 24, "persons": 5, "levels": 1, "total": False},
     "datasets.table1": {"stream": "kosarak", "n": 2000},
     "datasets.concentric_circles": {"n_points": 1000},
     "datasets.made_up_check_ins": {"n_points": 1000},

@@ -116,7 +116,8 @@ def test_the_suites_specifications_are_accepted() -> None:
         found = suites.from_file(path).specification
         for each in found.datasets:
             box = fastdp.points.Box(*each.box) if hasattr(each, "box") else None
-            found.check(SimpleNamespace(data_set=each, size=getattr(each, "published", None) or 2**20, domain=box))
+            size = getattr(each, "published", None) or 2**20
+            found.check(SimpleNamespace(data_set=each, size=size, domain=box, whole=True))
 
 
 def test_where_hold_out_and_published_part_are_one_a_short_stream_is_reflected(small, tmp_path) -> None:

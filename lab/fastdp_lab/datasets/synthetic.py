@@ -134,7 +134,8 @@ def growing(form: str, factor: float, n: int, begin: int, seed: int = 7) -> Inte
         Equal seeds give equal streams.
     """
     validation.choice("form", form, ("ramp", "step", "curve"))
-    n, begin = validation.integer("n", n, 1, 2**32), validation.integer("begin", begin, 0, n - 1)
+    factor, n = validation.positive("factor", factor), validation.integer("n", n, 1, 2**32)
+    begin = validation.integer("begin", begin, 0, n - 1)
     generator = np.random.default_rng(validation.integer("seed", seed, 0))
     place = (np.arange(n) - begin).clip(0) / (n - begin)
     courses = {"ramp": 1.0 + (factor - 1.0) * place, "step": np.where(place >= 0.25, factor, 1.0)}
@@ -163,6 +164,8 @@ def panel(course: str, steps: int, persons: int, levels: int = 1, total: bool = 
         Equal seeds give equal streams.
     """
     validation.choice("course", course, ("still", "wave", "jump", "rare"))
+    steps, persons = validation.integer("steps", steps, 1, 2**24), validation.integer("persons", persons, 1, 2**24)
+    levels, total = validation.integer("levels", levels, 1, 2**20), validation.flag("total", total)
     generator, place = np.random.default_rng(validation.integer("seed", seed, 0)), np.arange(steps)
     middle = {
         "still": np.full(steps, 0.3),
