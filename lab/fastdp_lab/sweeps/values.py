@@ -227,7 +227,7 @@ class Values:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether all values are whole numbers."""
+        """True if all values are whole numbers."""
         return bool((self.values == np.rint(self.values)).all())
 
     @cached_property
