@@ -411,7 +411,8 @@ class ArrayRule:
             groups if drawn.groups else sums[:0],
             total=float(sums.sum()),
             season=self.season,
-            **drawn.public,
+            # An array of its own: the rule is shared by releases.
+            **drawn.public | {"variances": drawn.public["variances"].copy()},
         )
 
     def _draw_for(self, theta: int, blocks: int) -> _Drawn:
@@ -439,7 +440,6 @@ class ArrayRule:
             "amount": float(self.size * Fraction(self.unit)),
             "shares": tuple((name, float(part)) for name, part in named if part),
         }
-        public["variances"].flags.writeable = False
         if len(self._drawn) >= MOST_DRAWN:
             self._drawn.clear()
         made = self._drawn[theta, blocks] = _Drawn(total, blocks_noise, groups_noise, wide, unit, public)

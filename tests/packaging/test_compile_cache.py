@@ -272,11 +272,14 @@ def test_damages_of_a_first_release(tmp_path: Path) -> None:
     assert len(first[1]) >= 8
     assert first[2] == []
     assert len(found) == 12
+    damaged: list[str] = []
     for damage, name, (result, compiled, told), after in found:
         assert result == first[0], (damage, name)
-        assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled, name
-        # An entry of a kernel that only other kernels call is not read.
-        assert len(compiled) == len(told) <= 1, (damage, name)
-        assert all(name in text and file == "<string>" for text, file in told)
+        damaged.append(name)
+        # An entry of a kernel that only other kernels call is read when one of these is compiled.
+        assert all(any(f".{kernel}-" in entry for entry in damaged) for kernel in compiled), (name, compiled)
+        assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled[:1], name
+        assert bool(compiled) <= len(told) <= len(compiled), (damage, name)
+        assert all(any(entry in text for entry in damaged) and file == "<string>" for text, file in told)
         assert after in (None, [first[0], [], []])
-    assert sum(len(told) for _, _, (_, _, told), _ in found) >= 10
+    assert sum(len(told) for _, _, (_, _, told), _ in found) >= 8
