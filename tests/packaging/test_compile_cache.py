@@ -254,11 +254,15 @@ def test_a_damaged_entry_does_not_hide_the_shipped_one(tmp_path: Path, installat
 
 
 RANDOM_DAMAGES = """
-random.seed(46)
+random.seed(47)
 first, found = run(), []
 for number in range(12):
     path, damage = random.choice(entries()), (empty, cut, garble, flip)[number % 4]
+    whole = path.read_bytes()
     found.append([damage.__name__, path.name, run(damage, path), run() if number % 6 == 0 else None])
+    if not found[-1][2][1]:
+        # Another round that compiles a caller would read it.
+        path.write_bytes(whole)
 print(json.dumps([first, found]))
 """
 
@@ -272,14 +276,11 @@ def test_damages_of_a_first_release(tmp_path: Path) -> None:
     assert len(first[1]) >= 8
     assert first[2] == []
     assert len(found) == 12
-    damaged: list[str] = []
     for damage, name, (result, compiled, told), after in found:
         assert result == first[0], (damage, name)
-        damaged.append(name)
-        # An entry of a kernel that only other kernels call is read when one of these is compiled.
-        assert all(any(f".{kernel}-" in entry for entry in damaged) for kernel in compiled), (name, compiled)
-        assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled[:1], name
-        assert bool(compiled) <= len(told) <= len(compiled), (damage, name)
-        assert all(any(entry in text for entry in damaged) and file == "<string>" for text, file in told)
+        assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled, name
+        # An entry of a kernel that only other kernels call is not read.
+        assert len(compiled) == len(told) <= 1, (damage, name)
+        assert all(name in text and file == "<string>" for text, file in told)
         assert after in (None, [first[0], [], []])
-    assert sum(len(told) for _, _, (_, _, told), _ in found) >= 8
+    assert sum(len(told) for _, _, (_, _, told), _ in found) >= 10
