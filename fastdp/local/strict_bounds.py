@@ -4,8 +4,8 @@ Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992). 
 expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over
 all p >= 0 with chi^2(p) <= min chi^2 + z^2.  Beside the truth the misfit falls by the noise's projection on a cone;
 on a face of k dimensions that is chi^2 of k degrees of freedom, so z^2 is its quantile at the dimensions of the fit.
-The normal quantile, z for one share alone, fails where p has few values (Burrus's conjecture, refuted by Batlle et
-al. 2023).
+That is a rule, as the truth's face is not known: ``docs/local.md`` has measured coverage.  The normal quantile, z for
+one share alone, fails where p has few values (Burrus's conjecture, refuted by Batlle et al. 2023).
 
 Between two steps at which an end of the window passes a border of a cell, a report's distribution over cells is
 linear in the value.  So any distribution of values has the cells of one on these steps, the atoms: nothing is lost.

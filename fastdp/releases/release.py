@@ -160,7 +160,8 @@ class Release:
         if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
-            return "for true sums, by a model: as many values lie beyond the threshold as in the hold-out"
+            beyond = "as many values lie beyond the threshold as in the hold-out, more where released sums grew"
+            return f"for true sums, by a model: {beyond}"
         return "for sums of values clipped to the threshold, not for true ones"
 
     # One stream of many.

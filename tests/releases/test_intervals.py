@@ -31,6 +31,7 @@ from fastdp.releases.intervals import (
 from fastdp.thresholds import Fixed, TruePercentile
 from fastdp_kernels.streams import revision
 from tests import stat
+from tests.oracles.beyond import allowed_beyond
 from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
 from tests.oracles.laplace_sums import inside_exact, real_tail
 from tests.shared import finished, release_many
@@ -141,6 +142,16 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
         assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
 
 
+def grown_means(release: fastdp.Release, means: np.ndarray) -> np.ndarray:
+    """`means` beyond theta of each value, where released levels of its block grew; the open block as the last."""
+    revised, noise = release.revision, release.noise
+    edges, thetas, rates = revised.edges, revised.thetas[:-1], means[revised.edges]
+    known = rates[:-1], revised.means / thetas, revised.means / thetas, np.diff(edges), noise.bound - thetas
+    said = {"deviation": math.sqrt(revised.shape["noise"][0]), "share": noise.above + noise.slope * release.threshold}
+    found = allowed_beyond(*(each.tolist() for each in known), **said)
+    return np.repeat([*found, max(found[-1], rates[-1])], np.diff(edges, append=len(release)))
+
+
 @pytest.mark.parametrize("kind", CHOSEN)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, confidence: float) -> None:
@@ -171,8 +182,13 @@ def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, c
         assert np.array_equal(low, plain[0])
         held = plain[1] > answers
         assert held.mean() > 0.5
-        ratio = (high - plain[1])[held & (wanted > 0.0)] / wanted[held & (wanted > 0.0)]
+        more = high - plain[1]
+        ratio = more[held & (wanted > 0.0)] / wanted[held & (wanted > 0.0)]
         assert ratio.min() > 1.0 - 1e-9
+        if answer.revision is not None:
+            grown = np.concatenate([[0.0], np.cumsum(grown_means(answer, means))])
+            expected = math.log(1.0 / (1.0 - confidence)) * (grown[stops] - grown[starts])
+            np.testing.assert_allclose(more[held], expected[held], rtol=1e-9, atol=1e-6)
         assert (np.median(ratio) > 3.0) == (kind == "rising")
         assert (ratio.max() < 3.0) == (kind == "chosen")
     assert np.array_equal(answer.std_error(starts, stops), clipped.std_error(starts, stops))
@@ -205,6 +221,18 @@ def test_the_allowance_beyond_theta_grows_with_the_level() -> None:
     assert allowed(0.001, 2.0 / math.sqrt(2.0)) == pytest.approx([0.001, 0.00225, 4.0])
     assert allowed(0.001, share=1e-3) == pytest.approx([0.001, 0.001 * 1e-3 ** (1 / 3 - 1), 4.0])
     assert hidden_beyond(0.1, levels[:0], levels[:0], lengths[:0], 5.0, deviation=1.0, share=1.0).size == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_allowance_beyond_theta_equals_the_oracle(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    n = int(draw.integers(1, 300))
+    lengths, levels = draw.integers(1, 40, n), draw.random(n) * draw.choice([0.05, 0.5, 1.2])
+    given = {"deviation": float(draw.choice([0.0, 0.1, 3.0])), "share": float(draw.choice([1e-6, 0.01, 1.0, 3.0]))}
+    known = draw.random(n) * 0.1, levels, levels - 0.05, lengths, draw.random(n) * 9.0
+    for resolved in (True, False):
+        expected = allowed_beyond(*(each.tolist() for each in known), **given, resolved=resolved)
+        assert hidden_beyond(*known, **given, resolved=resolved).tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:

@@ -72,7 +72,7 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
     assert shown[1].split(None, 1)[1].startswith(f"{release.values[0]:.6g}")
     assert shown[2].split() == ["threshold", f"{release.threshold:g}"]
     true = method in ("adaptive", "tops")
-    model = ", by a model: as many values lie beyond the threshold as in the hold-out"
+    model = ", by a model: as many values lie beyond the threshold as in the hold-out, more where released sums grew"
     says = f"true sums{model if release.threshold < 50 else ''}"
     says = says if true else "sums of values clipped to the threshold, not for true ones"
     assert shown[3] == f"  intervals  for {says}"
