@@ -1,4 +1,4 @@
-"""Points in the unit square: epsilon protects one point; answers are points that stand for them.
+"""Points in the unit square: epsilon protects the presence of one point; answers are points that stand for them.
 
 Noisy counts of a node's cells are projected to counts of at least 0 with the node's total, from the top down, and as
 many points are spread evenly over each cell: post-processing.

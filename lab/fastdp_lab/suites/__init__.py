@@ -51,7 +51,7 @@ class Suite:
     about : str
         The subject, in a sentence or two.
     tuned : tuple of str
-        Data sets that served to tune constants of fastdp.
+        Data sets that served to tune constants of fastdp; the page has no column for it if there are none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Verdicts on a paper's statements, by a rule that stands beside each statement and was written before the run.
+"""Verdicts on a paper's statements, by a rule that stands beside each statement.
 
 A claim compares two mechanisms.  In each cell (data set, budget, kind of queries) the ratio of their mean errors over
 repetitions is taken; it decides the cell where it differs from the stated ratio by more than two standard errors of

@@ -182,7 +182,8 @@ def _facts(sweep: Sweep) -> str:
     said = ", ".join(f"{number} {name}" for name, number in counts.items())
     failed = sweep.failed
     lost = f" {len(failed):,} cells failed, the first: {escape(failed.iloc[0])}" if len(failed) else ""
-    return f"<p>{said}; {sweep.manifest['cells']:,} runs.{lost}</p>"
+    silent = "Warnings of low accuracy, of short hold-outs say, are not shown: errors tell."
+    return f"<p>{said}; {sweep.manifest['cells']:,} runs.{lost} {silent}</p>"
 
 
 _VERDICT = ("statement", "rule", "verdict", "cells", "least / middle / largest ratio", "repetitions")
@@ -253,12 +254,15 @@ def _mechanisms(sweep: Sweep) -> str:
 def _streams(sweep: Sweep, tuned: Sequence[str]) -> str:
     rows = []
     for each in sweep.manifest["specification"]["datasets"]:
-        facts, used = sweep.manifest["data"][each["name"]], each["name"] in tuned
+        facts, used = sweep.manifest["data"][each["name"]], "yes" if each["name"] in tuned else "no"
         size, made = facts.get("values", facts.get("events")), each["kind"] == "generator"
         source = "synthetic" if made else each["source"]
-        rows.append([each["name"], source, "yes" if used else "no", size, facts["sha256"]])
-    columns = ["stream", "source", "served to tune constants of fastdp", "values or events", "sha256"]
-    return _table(columns, rows)
+        rows.append([each["name"], source, size, facts["sha256"], *([used] if tuned else [])])
+    columns = ["stream", "source", "values or events", "sha256"]
+    if not tuned:
+        return _table(columns, rows)
+    said = "Tuned on: the stream, or another draw of its generator, served to choose constants of fastdp."
+    return _table([*columns, "tuned on"], rows, caption=said)
 
 
 def _versions(folder: Path, manifest: Json) -> str:

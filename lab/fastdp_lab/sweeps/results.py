@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -27,6 +27,7 @@ from fastdp._lazy import imported
 from fastdp.errors import DataError, StateError, warn
 from fastdp.kinds import Json
 from fastdp.state.atomic_files import atomic_file, try_lock
+from fastdp_lab.mechanism import GROUP
 from fastdp_lab.sweeps.specification import Specification, count_cells, parts
 from fastdp_lab.sweeps.study import Row, canonical
 
@@ -117,7 +118,8 @@ def _versions() -> dict[str, str]:
     for name in _LIBRARIES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
-    return found
+    # Packages that bring mechanisms.
+    return found | {each.dist.name: each.dist.version for each in entry_points(group=GROUP) if each.dist is not None}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Generator, Iterator
 from concurrent import futures
 from concurrent.futures import Executor, Future
@@ -25,7 +26,7 @@ from tqdm import tqdm
 
 from fastdp import Key, validation
 from fastdp._lazy import imported
-from fastdp.errors import StateError
+from fastdp.errors import AccuracyWarning, StateError
 from fastdp.kinds import Json
 from fastdp_lab.sweeps import results
 from fastdp_lab.sweeps.specification import Part, Specification, parts, run_part
@@ -37,6 +38,15 @@ MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 30
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Thousands of runs would say the same of their hold-outs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        yield
+
+
+@_without_warnings()
 def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
     """Load every data set and build every mechanism once; length and digest of each data set."""
     forget()
@@ -48,6 +58,7 @@ def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
     return data
 
 
+@_without_warnings()
 def timed(specification: Specification, folder: Path) -> dict[str, float]:
     """Seconds a value of each mechanism on the first data set, by this thread: the least of three runs, or NaN.
 
@@ -71,6 +82,7 @@ def timed(specification: Specification, folder: Path) -> dict[str, float]:
     return seconds
 
 
+@_without_warnings()
 def run(
     specification: Specification,
     output: str | Path,
@@ -84,6 +96,7 @@ def run(
     """Run a sweep, or the rest of an interrupted one; the folder, for :func:`fastdp_lab.sweeps.load`.
 
     ``results.parquet`` in it is byte for byte the same for any number and kind of workers, interrupted or not.
+    AccuracyWarnings are not shown here nor by worker processes.
 
     Parameters
     ----------
@@ -191,7 +204,7 @@ def _attempt(*arguments: Any) -> list[Row] | Exception:
 def _pool(mode: str, workers: int) -> Iterator[Executor]:
     """New workers, which end with the sweep, without the parts that have not begun."""
     # Not forked: a fork of a process with threads may hang.
-    spawn: Json = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _end_with_parent}
+    spawn: Json = {"mp_context": multiprocessing.get_context("spawn"), "initializer": _begin_worker}
     processes, threads = futures.ProcessPoolExecutor, futures.ThreadPoolExecutor
     pool: Executor = threads(workers) if mode == "threads" else processes(workers, **spawn)
     try:
@@ -200,8 +213,9 @@ def _pool(mode: str, workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """End this worker when its parent process ends, also if that is killed: closed pipes do not end it."""
+def _begin_worker() -> None:
+    """Say no warnings; end with the parent process, also if that is killed: closed pipes do not end a worker."""
+    warnings.simplefilter("ignore", AccuracyWarning)
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
