@@ -122,7 +122,9 @@ def check_online(plan: TablePlan) -> None:
     if not plan.bounds_rows:
         return
     if plan.unit.keys is not None and not plan.by_period:
-        raise refusal("keys", plan.unit.keys, "None in a Person whose later rows may be in keys of lesser hash")
+        whole = argument("Person", basis="calendar", per=...)
+        later = "None, because later rows of a person may be in keys of lesser hash"
+        raise refusal("keys", plan.unit.keys, f"{later}, or {whole}, whose periods close as a whole")
     if plan.periods is None:
         bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
         raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")

@@ -135,7 +135,7 @@ def test_periods_that_are_due_come_one_by_one() -> None:
 
 
 def test_rows_of_a_period_that_is_due_are_late() -> None:
-    """In columns and one by one, whoever moved the clock; those of the open period are not."""
+    """Read in columns or one by one, after a row or a call moved the clock; rows of the open period are not."""
     time, given, ends = arguments("hours of weeks")
     for lateness, single in itertools.product((None, "1h"), (True, False)):
         windows = fastdp.Windows({"kwh": "sum"}, time, lateness=lateness, **given)

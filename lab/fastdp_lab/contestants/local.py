@@ -64,7 +64,7 @@ def frequencies(counts: Integers, epsilon: float, oracle: Oracle, rng: np.random
 
 @dataclass
 class Population:
-    """Persons, who report in turn: nobody again before all others have."""
+    """Persons who report in turn, each again once all others have."""
 
     values: Integers
     bound: int
@@ -110,7 +110,7 @@ def by_population(values: Integers, epsilon: float, key: bytes, *, bound: int, w
     """A w-th of the persons at each step, with epsilon."""
     people, n = _population(values, bound, key), values.shape[1]
     if n < w:
-        raise ParameterError(f"w = {w}: expected at most the {n} persons, so that nobody reports twice in w steps")
+        raise ParameterError(f"w = {w}: expected at most the {n} persons, so that no person reports twice in w steps")
     return people.answered(lambda step: people.ask(step, epsilon, n // w))
 
 
