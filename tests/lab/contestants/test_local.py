@@ -1,4 +1,4 @@
-"""The local model: estimates are unbiased, err as the papers' formulas say, and no person reports twice in a window."""
+"""The local model: estimates are unbiased, err as the papers say, and no person reports twice in a window."""
 
 from __future__ import annotations
 
