@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -47,8 +48,11 @@ def test_a_standard_suite_has_rivals_and_our_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_claims_name_what_a_figure_runs(name: str) -> None:
-    (suite,) = suites.of_name(name)
+def test_claims_name_what_a_figure_runs(name: str, tmp_path: Path) -> None:
+    for each in tomllib.loads((suites.HERE / f"{name}.toml").read_text())["datasets"]:
+        if each.get("optional", False):
+            (tmp_path / each["file"]).touch()
+    (suite,) = suites.of_name(name, data=tmp_path)
     specification = suite.specification
     for claim in suite.claims:
         assert {claim.better, claim.worse} <= {each.name for each in specification.mechanisms}
