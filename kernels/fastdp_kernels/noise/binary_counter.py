@@ -1,4 +1,4 @@
-"""The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
+"""Binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ def _big_endian(x: np.uint64) -> np.uint64:
 def node_counters(
     seen: int, after: int, levels: int, stream: int, member: int, counters: np.ndarray, offsets: np.ndarray
 ) -> int:
-    """Counter blocks of the words drawn by nodes that values ``seen`` to ``after`` complete; returns their number.
+    """Fill counter blocks for nodes that values ``seen`` to ``after`` complete; returns their number.
 
     Parameters
     ----------
-    seen, after : int
-        Values counted before and after.
-    levels : int
-        Heights of the tree.
     stream, member : int
-        Id of the words of height 0, to which a height is added at bit 40, and number of the key's stream.
+        Id of the words of height 0, to which a height is added at bit 40; stream number of the key.
     counters : uint64[after - seen + 2 levels, 2]
         Receives the blocks, in the cipher's bytes.
     offsets : int64[levels]
@@ -60,20 +56,16 @@ def count_on(
     offsets: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Publish the running sum after each value; returns the exact sum of all.
+    """Publish the noisy running sum, modulo 2^64, after each value; returns the exact sum of all.
 
     Parameters
     ----------
-    steps : int64[n]
-        The next values, in grid steps.
     seen, total : int
-        Values before, and their exact sum.
+        Number of values before, and their exact sum.
     above : int64[levels + 1]
         Noise of the open nodes of height j and more; changed in place, 0 at first.
     noise, offsets : int64[any], int64[levels]
-        noise[offsets[j] + k] is the node's of height j after value (k + 1) 2^j.
-    out : int64[n]
-        Noisy sums, modulo 2^64.
+        noise[offsets[j] + k] is that of the node that :func:`node_counters` names so.
     """
     exact = np.int64(total)
     for i in range(steps.size):
@@ -95,10 +87,9 @@ def count_on(
 
 @kernel
 def write_counters(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
-    """Counters of all rows, uint64[n, 2 k] in the cipher's bytes.
+    """Fill counters of all rows, uint64[n, 2 k] in the cipher's bytes.
 
-    ``common``, uint64[2 k], has both halves of each block's counter; ``names`` and ``members``, uint64[n], are added
-    by row.
+    Both halves of each block's counter are ``common``, with ``names`` and ``members`` of the row added.
     """
     for row in range(names.size):
         name, member, own = names[row], members[row], counters[row]

@@ -1,10 +1,9 @@
-"""The ChaCha20 block function as a keyed function, for noise bound to the sums that it protects.
+"""ChaCha20's block function as a keyed function, for noise bound to the sums that it protects.
 
-F(chain, index, total) is 64 bytes of ChaCha20 under a 256-bit chain key, with the block's index and exact sum as
-counter and nonce: the next chain key, and random words (``docs/noise.md``, section 2).
+F(chain, index, total) is 64 bytes under a 256-bit chain key, with a block's index as counter and its exact sum as
+nonce: the next chain key, and random words (``docs/noise.md``, section 2).
 
-Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996
-(cascades).
+Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ def begin_words(secrets: np.ndarray, members: np.ndarray, name: np.uint64, out: 
 
 @inline
 def draw_words(word: np.uint64, further: np.uint64, distribution: np.ndarray) -> np.int64:
-    """Draw from a block's first two words, by doubles, else double-doubles; or ``DOUBTFUL``.
+    """Draw from a block's first two words by doubles, else double-doubles, else return ``DOUBTFUL``.
 
-    ``distribution``: scale and offset as double-doubles, or empty where the caller draws.
+    ``distribution``: as of ``bound_sums.draw_few``.
     """
     if not distribution.size:
         return DOUBTFUL

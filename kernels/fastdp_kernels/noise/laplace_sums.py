@@ -1,12 +1,11 @@
-"""Distribution of a sum of m independent discrete Laplace variables of scale s, by its characteristic function.
+"""Distribution of a sum S of m independent discrete Laplace variables of scale s, by its characteristic function.
 
-phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2) is positive, so nothing cancels in its power.  For odd N, u_j = 2
-pi j / N,
+For odd N, u_j = 2 pi j / N and phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2),
 
     (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
 
-is P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each below 10^-12: aliasing (Chernoff's bound sets N),
-the sum's end (an integral sets the number of terms), rounding.  For m = 2 and 3 the tail has a closed form.
+is P[|S| <= t], and at most P[|S| >= N - t] too much (``docs/streams_proofs.md``, "Intervals").  For m = 2 and 3 the
+tail has a closed form.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _reach(sinh: float, count: float) -> float:
 @inline
 def _weigh(m: float, sinh: float, period: float, weights: np.ndarray) -> int:
     """Fill the weights of the sum's terms, and return their number."""
-    # sin(u / 2) >= u / pi, so what follows term J is at most
+    # sin(u / 2) >= u / pi, so the rest after term J is at most
     # (1 + y)^(1 - m) / (2 (m - 1) y), y = (2 J / (N sinh))^2.
     y = math.expm1(TINY / m)
     while (1.0 - m) * math.log1p(y) - math.log(2.0 * (m - 1.0) * y) > -TINY:
@@ -77,9 +76,9 @@ def _beyond(t: float, scale: float, m: float) -> float:
 def laplace_sum_quantiles(
     scale: float, counts: np.ndarray, confidence: float, weights: np.ndarray, out: np.ndarray
 ) -> None:
-    """The least t with P[|S_m| <= t] >= confidence, float64[q], for each m in ``counts``.
+    """Least t with P[|S_m| <= t] >= confidence, float64[q], for each m in ``counts``.
 
-    Never too small, too large by at most one part in 2^40; ``weights``, float64[MAX_TERMS + 1], is scratch.
+    It is never too small, and too large by at most one part in 2^40; ``weights``, float64[MAX_TERMS + 1], is scratch.
     """
     wanted = confidence + SLACK
     for i in range(counts.size):

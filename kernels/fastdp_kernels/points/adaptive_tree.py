@@ -14,7 +14,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """The child's share of the domain among its siblings from ``begin`` on."""
+    """Share of the child's domain among its siblings from ``begin`` on."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -33,8 +33,7 @@ def regrow(
 ) -> int:
     """Cut the cells of levels [level, stop) whose released counts stand out; append their children.
 
-    Returns the number of nodes, or -1 if the arrays are too short.  ``level``, ``stop``, ``events``, ``starts`` as of
-    ``privtree.descend``.
+    Returns as ``privtree.descend``, of which ``level``, ``stop``, ``events`` and ``starts`` are.
 
     Parameters
     ----------
@@ -137,10 +136,8 @@ def shrink_counts(
         Variance of one count, in points^2.
     shrink : bool
         True to shrink children's differences towards shares by measure.
-    first, weight : int64[v]
-        First child, and variance of the noise in ``counts``.
-    counts, measure : float64[v]
-        Counts and forecasts, not necessarily consistent.
+    counts, weight, measure : float64[v], int64[v], float64[v]
+        Counts with their variance, and forecasts; not necessarily consistent.
     held, variance, estimate : float64[v]
         Filled: G, its variance in units of ``noise``, the estimate.
     """

@@ -1,7 +1,7 @@
 """Contents of many boxes: exact counts of points, and counts of a released tree.
 
-n points in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds those from k n >> l to (k + 1)
-n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
+n points in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds those from k n >> l to (k + 1) n
+>> l (row 0 is unused).  A box holds its border.
 
 Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
 """
@@ -107,10 +107,7 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Count the points, float64[n, d] in tree order, in each box: int64[q].
-
-    Boxes may be infinite; nodes are from :func:`enclose_points`.
-    """
+    """Count the points, in tree order, in each box (possibly infinite), int64[q], by :func:`enclose_points`."""
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
     depths = np.empty(levels + 2, np.int64)
@@ -156,7 +153,7 @@ def count_boxes(
     cut_leaf: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Answer box queries by descent in a released tree (``privtree``); returns the number of cut leaves.
+    """Answer box queries, float64[q], by descent in a released tree (``privtree``); returns the number of cut leaves.
 
     Parameters
     ----------
@@ -165,13 +162,11 @@ def count_boxes(
     cell_lower, cell_upper, lower, upper : float64[v or q, d]
         Cells and boxes.
     by_volume : bool
-        True if a cut leaf counts by its volume; otherwise it is listed.
+        True counts a cut leaf by its volume; False lists it.
     stack : int64[v]
         Scratch.
     cut_query, cut_leaf : int64[capacity]
         Receive listed leaves, as far as they fit.
-    out : float64[q]
-        Receives answers without listed leaves.
     """
     listed = 0
     for k in range(out.size):

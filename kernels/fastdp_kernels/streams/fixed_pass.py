@@ -1,7 +1,7 @@
-"""The pass over n streams in blocks of one length: each row goes on where its record says, whatever came before.
+"""The pass over n streams in blocks of one length; a publisher is the pass for one row.
 
-A publisher is the pass for one row.  Call i of m is about row ``which[i]``: its ``counts[i]`` values lie from
-``starts[i]`` on, and are published from ``out_starts[i]`` on.  Rows get the same bits in any company and chunks.
+Call i of m is about row ``which[i]``: its ``counts[i]`` values lie from ``starts[i]`` on, and are published from
+``out_starts[i]`` on.  Rows get the same bits in any company and chunks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PASS = records(
 
 @inline
 def top_of(row: Record, public: Record) -> float:
-    """The largest value of a row after clipping, in steps."""
+    """Largest value of a row after clipping, in steps."""
     top = np.float64(row.theta_steps)
     return float(top if top < public.bound_steps else public.bound_steps)
 
@@ -66,8 +66,8 @@ def publish_rows(
 ) -> int:
     """Consume each row's values and publish one for each, where a block's mean predicts the next.
 
-    Returns the number of rows that wait, as they need another tree (the others are done); or, as -1 - i, the first
-    with a value that is not finite.
+    Returns the number of calls that wait for another tree (the others are done); or, as -1 - i, the first with a
+    value that is not finite.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def sum_rows(
     rows: Record,
     sums: np.ndarray,
 ) -> int:
-    """Exact sums of the blocks that each row's values close, then of the block left open; :func:`first_nonfinite`.
+    """Sum the blocks that each row's values close, then the open block, exactly; returns as :func:`first_nonfinite`.
 
     ``sums``: int64[m, k + 1], wide enough for the row with the most blocks; entries beyond a row's own are 0.
     """
@@ -220,7 +220,7 @@ def release_nodes(
     out: np.ndarray,
     out_trees: np.ndarray,
 ) -> None:
-    """Noisy sums of all nodes of each row's trees, for inconsistent hierarchies (``hierarchy_nodes.release_tree``).
+    """Noisy sums of all nodes of each row's inconsistent trees (``hierarchy_nodes.release_tree``).
 
     ``tops``: float64[n], thresholds in steps; ``noise``: int64[n, T, nodes]; ``out``: float64[trees, nodes], row i
     from ``out_trees[i]`` on.

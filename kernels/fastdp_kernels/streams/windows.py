@@ -18,8 +18,7 @@ from fastdp_kernels._jit import inline, kernel
 def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarray, out: np.ndarray) -> float:
     """Mean of the last w values, or of all if fewer, after each of ``means``; returns the sum of the turn so far.
 
-    ``ring``: float64[w], as above, changed in place; ``count``: values before; ``running``: sum of the turn, 0 where
-    one begins.
+    ``ring``: float64[w], as above, changed in place; ``count``: values before; ``running``: sum of the turn.
     """
     w = ring.size
     place = count % w
@@ -97,7 +96,7 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
 
 @kernel
 def follow_medians(memory: np.ndarray, means: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
-    """:func:`follow_median` of the first ``counts[i]`` entries of each row of ``means`` (float64[n, k]).
+    """:func:`follow_median`, as :func:`follow_windows`.
 
     ``memory``: float64[n, 2 + bins], lower end, width and counts of each, changed in place.
     """

@@ -68,7 +68,7 @@ def sip_of_pair(key: np.ndarray, first: np.uint64, second: np.uint64) -> np.uint
 def hash_rows(
     key: np.ndarray, persons: np.ndarray, times: np.ndarray, words: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
-    """Hash of each row, the first of its equals, uint64[n]: SipHash-1-3 of person, instant, key and values.
+    """SipHash-1-3 of each row's person, instant, key and values: uint64[n].
 
     ``key``: uint64[2], secret; ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and each key's hash
     input; ``values``, float64[c, n]: columns in use, 0.0 equal to -0.0.
@@ -94,18 +94,9 @@ def _word(data: np.ndarray, begin: np.int64, size: int) -> np.uint64:
 
 @kernel
 def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-    """SipHash-1-3-128 of each text.
+    """SipHash-1-3-128 of each text under a secret, uint64[2], into two words.
 
-    Parameters
-    ----------
-    key : uint64[2]
-        Secret.
-    offsets : int64[n + 1]
-        Where each text begins in ``data``.
-    data : uint8[...]
-        The texts.
-    first, second : int64[n]
-        Receive the words.
+    ``offsets``, int64[n + 1]: begin of each text in ``data``, uint8[...].
     """
     for n in range(offsets.size - 1):
         begin, size = offsets[n], offsets[n + 1] - offsets[n]
@@ -150,15 +141,11 @@ def number_pairs(
     Parameters
     ----------
     key : uint64[2]
-        Of the table's hash, secret.
-    first, second : int64[n]
-        The pairs.
+        Secret of the hash table.
     slots : int64[a power of two]
         Numbers, -1 for empty; more than ``used`` + n.
     pairs : int64[at least used + n, 2]
-        Pairs by number; new ones are added.
-    used : int
-        How many there are.
+        Pairs by number, ``used`` so far.
     learns : bool
         Add new pairs; else their number is -1.
     """
@@ -185,20 +172,16 @@ def least_rows(
     per_window: int,
     size: int,
 ) -> np.ndarray:
-    """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` in one window.
+    """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` (0: any) a window.
 
     Parameters
     ----------
     groups : int64[n]
-        Numbers of persons, or of their periods.
+        Numbers, below ``size``, of persons or of their periods.
     hashes : uint64[n]
         Of :func:`hash_rows`; equal rows of a group are numbered and hashed again.
     windows : int64[n]
-        Numbers of windows, from ``first`` on.
-    spans, size : int
-        Numbers of windows and of groups.
-    most, per_window : int
-        Rows of a group that count, and of one window (0: unlimited).
+        Numbers of ``spans`` windows, from ``first`` on.
     """
     n = groups.size
     begins = np.zeros(size + 1, np.int64)
@@ -244,7 +227,7 @@ def _sorted(rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @inline
 def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
-    """Give neighbouring equals hashes of their own; True if there are any."""
+    """Hash equal neighbours again, each with its number; True if there are any."""
     found, repeat, last = False, np.uint64(0), hashes[0]
     for t in range(1, hashes.size):
         now = hashes[t]
