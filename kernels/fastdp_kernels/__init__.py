@@ -1,7 +1,6 @@
 """Compiled core of fastdp: kernels take arrays and numbers, fill ``out`` and return numbers or status codes.
 
-Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness; only
-numba, NumPy and the standard library are imported.
+Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness.
 """
 
 from __future__ import annotations

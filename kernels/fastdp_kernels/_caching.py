@@ -1,8 +1,7 @@
 """Compiled kernels on disk: of this processor, or shipped by a wheel for levels of processors.
 
-A kernel is read from Numba's cache or from ``_compiled`` beside its source (filled by ``fastdp compile --level``), or
-compiled and kept in the former.  An entry with a wrong digest, or with writers that cannot write the sources, is
-compiled again.
+A kernel is read from Numba's cache or ``_compiled`` beside its source, else compiled and kept in the former.  An
+entry with a wrong digest, or with writers that cannot write the sources, is not used.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def _features_of_processor() -> frozenset[str]:
 
 
 def _features_of_target() -> frozenset[str]:
-    """Instructions of this processor, unless Numba's variables name another."""
+    # This processor's, unless Numba's variables name another.
     name, features = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
     if features:
         return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
@@ -56,7 +55,7 @@ _TARGET = _features_of_target()
 
 
 def processor_has(*features: str) -> bool:
-    """True if this processor has these instructions, by LLVM's names."""
+    """True if this processor has these instructions (LLVM's names)."""
     return _PROCESSOR.issuperset(features)
 
 
@@ -157,7 +156,7 @@ class _ShippedFiles(caching.CompileResultCacheImpl):
 
 
 class _Entries(caching.IndexDataCacheFile):
-    """Keeps kernels in files, each a digest of the rest, a digest of the kernel's origin, and the pickled kernel."""
+    """Keeps kernels in files: digest of the rest, digest of the origin, pickled kernel."""
 
     def load(self, key: Any) -> Any:
         """Unpickle the kernel; None if missing, OSError if it cannot be trusted."""
@@ -212,7 +211,6 @@ class _ShippedCache(caching.FunctionCache):
         return signature, target if self._level is None else (target[0], self._level, ""), code
 
     def read(self, signature: Any, context: Any) -> Any:
-        """Read the kernel of the target's highest level, or None."""
         for level, features in LEVELS.items():
             self._level = level
             if not target_has(features):
@@ -236,7 +234,7 @@ class KeptKernel:
         return "" if self._own is None else str(self._own.cache_path)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Read the kernel; None, after a call of ``on_compile``, if it must be compiled."""
+        """Read the kernel; None if it must be compiled, after ``on_compile`` was called."""
         found = None if self._own is None else _forgiving(UNREADABLE, self._own.load_overload, signature, context)
         if found is None and self._shipped is not None and not fastdp_kernels.ships:
             found = self._shipped.read(signature, context)
@@ -263,7 +261,7 @@ def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
 
 
 def _forgiving(otherwise: str, access: Callable[..., Any], *arguments: Any) -> Any:
-    """Access a cache; a damaged, full or missing one only causes a warning."""
+    """Access a cache, where a damaged, full or missing one only causes a warning."""
     try:
         return access(*arguments)
     except Exception as error:  # unpickling raises any

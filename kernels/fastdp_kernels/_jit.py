@@ -1,7 +1,6 @@
 """Decorators that compile kernels, and instructions that Numba lacks.
 
-``kernel`` releases the interpreter lock, keeps results on disk and forbids ``fastmath``.  ``plus`` and ``minus`` wrap
-modulo 2^64, where Numba's ``+`` is undefined.
+``plus`` and ``minus`` wrap modulo 2^64, where Numba's ``+`` is undefined.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _Kernel(CPUDispatcher):
 
 
 class _Linked(Compiler):
-    """Compiles a piece without machine code, which LLVM makes in kernels alone."""
+    """Leaves machine code of a piece to kernels."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)  # type: ignore[no-untyped-call]
@@ -55,7 +54,6 @@ class _Piece(CPUDispatcher):
     """Part of kernels; only a test's call compiles an entry for Python."""
 
     def add_overload(self, compiled: Any) -> None:
-        """Let kernels link the piece before LLVM optimises it."""
         library, key = compiled.library, compiled.fndesc
         library._finalize_final_module = partial(setattr, library, "_finalized", True)
         self.targetctx.insert_user_function(key, key, [library])  # type: ignore[no-untyped-call]
@@ -75,14 +73,14 @@ class _Piece(CPUDispatcher):
 
 
 def kernel(function: F) -> F:
-    """Compile an entry point of the core and keep it on disk."""
+    """Compile an entry point, without the interpreter lock and ``fastmath``, and keep it on disk."""
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
 
 
 def records(fields: list[Any]) -> Any:
-    """Type of records with these fields; kernels take arrays of one, which Numba unpacks four times as fast."""
+    """Type of records with these fields; arrays of one are unpacked four times as fast."""
     return np.dtype((np.record, fields))
 
 

@@ -2,7 +2,7 @@
 
 An entry is the share of pairs (y, t), uniform in a row's and a column's interval, with low <= y - t < high: up to a
 constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a row's core, which
-prefix sums add up, and less on the flanks.  The transpose has the band [-high, -low).
+prefix sums add up.  The transpose has the band [-high, -low).
 
 Entries are right to a few 2^-53, a core's sum to a relative 2^-52 plus 2^-100 of the full sum.
 """
@@ -26,9 +26,9 @@ class Band(NamedTuple):
     Attributes
     ----------
     places : int64[4, n]
-        First column of the left window, first and end of the core, first of the right window.
+        First column of the left flank, first and end of the core, first of the right flank.
     left, right : float64[width, n]
-        Entries of the flanks' windows, column by column.
+        Entries of the flanks, column by column.
     """
 
     places: np.ndarray

@@ -64,7 +64,7 @@ class BitWeights(NamedTuple):
 
 @kernel
 def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: int, out: np.ndarray) -> int:
-    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns the number not finite."""
+    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns how many are not finite."""
     strange = 0
     last = np.float64(steps)
     for i in range(values.size):
@@ -142,7 +142,7 @@ def draw_hybrid(
     bit: BitWeights,
     out: np.ndarray,
 ) -> None:
-    """Fill reports of the mixture: words below ``window_total`` by the window, others by the bit as M, M + 1."""
+    """Fill reports: words below ``window_total`` by the window, others by the bit as M, M + 1."""
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     assigned, last = window.near_words + window.far_words, window_total - np.uint64(1)
     for begin in range(0, words.size, BLOCK):
@@ -169,7 +169,7 @@ def estimate_reports(
     later_gain: float,
     out: np.ndarray,
 ) -> None:
-    """Fill estimates offset + gain * report, from ``border`` on later_offset + later_gain * (report - border)."""
+    """Fill estimates offset + gain * report; from ``border`` on the later ones of report - border."""
     for i in range(reports.size):
         report = np.int64(reports[i])
         first = report < border

@@ -2,13 +2,13 @@
 
 Source: Li et al. 2020 (ToPS section 4.1, Appendix E.1); SQUAREM: Varadhan and Roland 2008, scheme S3.
 
-theta_i is the share of input bin i, n_k the reports in output cell k, p_k its probability, F the band matrix,
+For shares theta_i of input bins, n_k reports in output cell k of probability p_k, and the band matrix F,
 
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k,
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum.
 
-EMS smooths each step by (1, 2, 1) / 4 as the published code does.  SQUAREM extrapolates two steps by a length s,
-which goes half the way to 1 while L is below the first step's.
+EMS smooths each step by (1, 2, 1) / 4, as published.  SQUAREM extrapolates two steps by a length s, which goes half
+the way to 1 while L is below the first step's.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
 
 @inline
 def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
-    """Bound the gain in L from below, by ln x >= 1 - 1 / x, x = p / before, less rounding."""
+    """Lower bound of the gain in L, by ln x >= 1 - 1 / x, x = p / before."""
     return n - _sum_of_products(scratch.before, scratch.ratios) - n * (reports.counts.size + 100) * ROUNDING
 
 
@@ -186,7 +186,7 @@ def iterate_plain(
 ) -> tuple[int, bool, float]:
     """Iterate EM, or EMS if ``smooth``, on the estimate ``out`` (float64[d], positive, sum 1).
 
-    Returns the number of steps, True if the last gained less than ``tolerance``, and L.
+    Returns the steps made, True if the last gained less than ``tolerance``, and L.
     """
     scratch = _scratch_for(out, reports)
     following, n, step = np.empty(out.size), _sum(reports.counts), 0

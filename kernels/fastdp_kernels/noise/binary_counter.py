@@ -22,14 +22,9 @@ def node_counters(
 ) -> int:
     """Fill counter blocks for nodes that values ``seen`` to ``after`` complete; returns their number.
 
-    Parameters
-    ----------
-    stream, member : int
-        Id of the words of height 0, to which a height is added at bit 40; stream number of the key.
-    counters : uint64[after - seen + 2 levels, 2]
-        Receives the blocks, in the cipher's bytes.
-    offsets : int64[levels]
-        Receives positions: the node of height j after value (k + 1) 2^j has word offsets[j] + k.
+    ``stream``: id of the words of height 0, to which a height is added at bit 40; ``member``: the key's stream
+    number; ``counters``, uint64[after - seen + 2 levels, 2], in the cipher's bytes; ``offsets``, int64[levels]: the
+    node of height j after value (k + 1) 2^j has word offsets[j] + k.
     """
     at = 0
     for height in range(levels):
@@ -58,14 +53,8 @@ def count_on(
 ) -> int:
     """Publish the noisy running sum, modulo 2^64, after each value; returns the exact sum of all.
 
-    Parameters
-    ----------
-    seen, total : int
-        Number of values before, and their exact sum.
-    above : int64[levels + 1]
-        Noise of the open nodes of height j and more; changed in place, 0 at first.
-    noise, offsets : int64[any], int64[levels]
-        noise[offsets[j] + k] is that of the node that :func:`node_counters` names so.
+    ``seen``, ``total``: number and exact sum of values before; ``above``, int64[levels + 1]: noise of the open nodes
+    of height j and more, 0 at first; ``noise``: by ``offsets`` of :func:`node_counters`.
     """
     exact = np.int64(total)
     for i in range(steps.size):
@@ -87,10 +76,7 @@ def count_on(
 
 @kernel
 def write_counters(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
-    """Fill counters of all rows, uint64[n, 2 k] in the cipher's bytes.
-
-    Both halves of each block's counter are ``common``, with ``names`` and ``members`` of the row added.
-    """
+    """Fill counters of all rows, uint64[n, 2 k]: ``common`` halves with the row's ``names`` and ``members``."""
     for row in range(names.size):
         name, member, own = names[row], members[row], counters[row]
         # One loop over all halves: vectors take it as it lies.

@@ -47,7 +47,7 @@ def follow(answers: np.ndarray, chain: np.ndarray) -> None:
 
 @kernel
 def draw_few(words: np.ndarray, distribution: np.ndarray, noise: np.ndarray) -> bool:
-    """Draw discrete Laplace noise, int64[n], from first words, uint64[n, 2]; True if doubles are certain of all.
+    """Draw discrete Laplace noise, int64[n], from words, uint64[n, 2]; True if doubles are certain of all.
 
     ``distribution``: scale and offset as double-doubles; empty where the caller draws.
     """

@@ -28,7 +28,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 def _log_table() -> np.ndarray:
-    """ln(j / 128), j = TABLE_FIRST .. TABLE_LAST, as pairs."""
+    # ln(j / 128), j = TABLE_FIRST .. TABLE_LAST.
     context = Context(prec=60)
     logs = (context.ln(context.divide(Decimal(j), Decimal(128))) for j in range(TABLE_FIRST, TABLE_LAST + 1))
     return np.array([_pair(value, context) for value in logs])
@@ -173,16 +173,9 @@ def draw_double_double(
     count: int,
     out: np.ndarray,
 ) -> int:
-    """Draw the listed positions to 106 bits; returns the number of those still open, listed again.
+    """Draw the first ``count`` listed ``positions`` to 106 bits; returns the number still open, listed again.
 
-    Parameters
-    ----------
-    words, further : uint64[n], uint64[n] or uint64[0]
-        Words of the first stage, and 64 further bits of every U.
-    scale_high, scale_low, offset_high, offset_low, sign_bit
-        Double-doubles, and the bit, of :func:`guarded_log.draw_double`.
-    positions, out : int64[>= count], int64[n]
-        The draws, overwritten by open ones, ascending; receives the others.
+    ``further``: 64 more bits of every U, or empty; constants: as of :func:`guarded_log.draw_double`, double-doubles.
     """
     has_further = further.size > 0
     found = 0

@@ -85,16 +85,10 @@ def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int)
 def draw_double(
     words: np.ndarray, scale: float, offset: float, sign_bit: np.uint64, out: np.ndarray, doubtful: np.ndarray
 ) -> int:
-    """Fill certain draws, one a word, and ``DOUBTFUL`` elsewhere; returns the number of doubtful ones.
+    """Fill certain draws, one a word, and ``DOUBTFUL`` elsewhere; returns the number of doubtful ones, listed.
 
-    Parameters
-    ----------
-    scale, offset : float
-        The scale, in (0, 2^56], and ln(2 / (1 + q)) or 0, rounded.
-    sign_bit : uint64
-        1 if a word's lowest bit is the sign, 0 for one-sided noise.
-    doubtful : int64[n]
-        Receives doubtful positions, ascending.
+    ``scale``, in (0, 2^56], and ``offset``, ln(2 / (1 + q)) or 0, are rounded; ``sign_bit``: 1 if a word's lowest bit
+    is the sign, 0 for one-sided noise.
     """
     n = words.size
     error_scale = scale * ERROR_SCALE
@@ -156,10 +150,7 @@ def draw_rows(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> int:
-    """:func:`draw_double` with a distribution for each row: words [n, w], scales and offsets [n].
-
-    ``doubtful``, int64[n * w], receives positions in the flat array.
-    """
+    """:func:`draw_double` with a distribution for each row: words [n, w]; positions in the flat array."""
     found = 0
     width = words.shape[1]
     for row in range(words.shape[0]):

@@ -26,7 +26,7 @@ MAX_TERMS = 40_000
 
 @inline
 def _reach(sinh: float, count: float) -> float:
-    """x with P[|S| >= x] < 10^-12, by Chernoff's bound."""
+    # x with P[|S| >= x] < 10^-12, by Chernoff's bound.
     u = min(0.5, TINY / count)
     slope = 2.0 * math.asinh(math.sqrt(u) * sinh)
     return float(np.ceil((-count * math.log1p(-u) + TINY + 1.0) / slope))
@@ -34,7 +34,6 @@ def _reach(sinh: float, count: float) -> float:
 
 @inline
 def _weigh(m: float, sinh: float, period: float, weights: np.ndarray) -> int:
-    """Fill the weights of the sum's terms, and return their number."""
     # sin(u / 2) >= u / pi, so the rest after term J is at most
     # (1 + y)^(1 - m) / (2 (m - 1) y), y = (2 J / (N sinh))^2.
     y = math.expm1(TINY / m)
@@ -49,7 +48,7 @@ def _weigh(m: float, sinh: float, period: float, weights: np.ndarray) -> int:
 
 @inline
 def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
-    """P[|S| <= t] for an integer t >= 0."""
+    """P[|S| <= t], t >= 0."""
     share = (2.0 * t + 1.0) / period
     total = share
     for j in range(1, terms + 1):
@@ -59,7 +58,7 @@ def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
 
 @inline
 def _beyond(t: float, scale: float, m: float) -> float:
-    """P[|S| > t] for m = 2 or 3 and t >= 0."""
+    """P[|S| > t], t >= 0, for m = 2 or 3."""
     # With p = exp(-1 / s), a = coth(1 / s), P[S = k] = tanh(1 / (2 s))^m p^|k| f(|k|), f = k + a for m = 2 and
     # (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3.
     mean = 1.0 / math.expm1(1.0 / scale)

@@ -51,20 +51,10 @@ def draw_strips(
 ) -> tuple[int, int]:
     """Draw at the first ``count`` positions ``where``, from a word each.
 
-    Returns the number of draws that need a further word, whose positions overwrite ``where``, and of doubtful ones.
-
-    Parameters
-    ----------
-    table, inverses : int64[ROWS, strips], float64[strips]
-        The strips, of fewer than 2^53 cells each, and 1 / h.
-    cells, covered : uint64, int64
-        Cells of strips and tail, and of strips alone.
-    unfair : uint64
-        2^64 mod ``cells``: products with a lower half below it are rejected, so that cells are equally likely.
-    heights : float
-        H.
-    out, doubtful : int64[n]
-        Receive draws, and positions left to exact arithmetic.
+    Returns the number of draws that need a further word, whose positions overwrite ``where``, and of ``doubtful``
+    ones. ``table``, ``inverses``: int64[ROWS, strips], of fewer than 2^53 cells each, and 1 / h; ``cells``,
+    ``covered``: of strips and tail, and of strips alone; ``unfair``: 2^64 mod ``cells``, below which lower halves of
+    products are rejected; ``heights``: H.
     """
     again = undecided = 0
     strips = table.shape[1]

@@ -1,7 +1,7 @@
 """The guarded sampler with two words a draw, certain but for some millionths.
 
-As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word; the logarithm is
-that of 1 + f = m r, r a multiple of 2^-9 near 1 / m (``docs/noise.md``, section 4).
+As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word, and the logarithm
+of 1 + f = m r, r a multiple of 2^-9 near 1 / m (``docs/noise.md``, section 4).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def upper_half(x: float) -> float:
 
 @inline
 def log_one_plus(f: float, low: float) -> tuple[float, float]:
-    """ln(1 + f + low) - f as a pair, for |f| < 2^-7, |low| < 2^-51; the second is right to 2^-73."""
+    """ln(1 + f + low) - f as a pair, for |f| < 2^-7, |low| < 2^-51."""
     g = upper_half(f)
     # f^2 is g^2, which is exact, and the rest.
     square = g * g

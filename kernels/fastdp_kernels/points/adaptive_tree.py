@@ -127,19 +127,10 @@ def shrink_counts(
 ) -> None:
     """Fill non-negative, consistent estimates of all nodes, from the root down.
 
-    With shares s, D_c = G(c) - s_c G(parent), the weight is the larger of James and Stein's 1 - noise / sum D^2 and
-    signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
-
-    Parameters
-    ----------
-    noise : float
-        Variance of one count, in points^2.
-    shrink : bool
-        True to shrink children's differences towards shares by measure.
-    counts, weight, measure : float64[v], int64[v], float64[v]
-        Counts with their variance, and forecasts; not necessarily consistent.
-    held, variance, estimate : float64[v]
-        Filled: G, its variance in units of ``noise``, the estimate.
+    With shares s, the weight of D_c = G(c) - s_c G(parent) is 1 or, to ``shrink``, the larger of James and Stein's 1
+    - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
+    ``noise`` is the variance of one count, in which ``weight`` (of ``counts``) and ``variance`` (of G, ``held``) are
+    measured; ``measure``: forecasts.
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

@@ -1,9 +1,9 @@
 """PrivTree's descent, level by level over flat arrays (PHDStream Algorithms 5 and 7).
 
-The *kept* tree lasts between steps; ``fan_out`` children stand side by side after their parent.  The *step* tree is
-breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest depth;
-K = unit.  ``released`` sums all counter increments at a node and below, the paper's Cn + Cd.  ``added`` and
-``removed`` are ascending codes of depth D; ``ends``, int64[v, 4], their ranges in the node.
+The *kept* tree lasts between steps, children side by side after their parent; the *step* tree is breadth first, with
+depth k from ``starts[k]`` on.  beta = fan_out; D = greatest depth; K = unit; -1 is no node.  ``released`` sums all
+increments at a node and below, the paper's Cn + Cd.  ``added`` and ``removed`` are ascending codes of depth D;
+``ends``, int64[v, 4], their ranges in the node.
 """
 
 from __future__ import annotations
@@ -81,14 +81,10 @@ def descend(
         here.
     since : int
         Kept nodes last split before this step have lost their children.
-    events : tuple of int64[n], int64[m]
-        Additions and removals.
     noise : int64[capacity]
         Discrete Laplace noise of scale K lambda, by node.
     kept : record[r]
         First child, released count, last step that split the node (-1: none), measure.
-    starts : int64[D + 2]
-        Filled for the appended levels.
     tree : tuple
         int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
         count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in 1 / K before the floor.
@@ -160,7 +156,7 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List leaves with a measure above 0, and additions less removals in each; returns their number."""
+    """List leaves with a measure above 0, and their additions less removals; returns their number."""
     count = 0
     # Which nodes are leaves is random: written for each, kept for leaves.
     for i in range(first.size):

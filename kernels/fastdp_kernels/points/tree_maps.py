@@ -120,7 +120,7 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 def project_counts(
     leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add leaves' increments, int64[l], to ``released`` along their paths; then fill G and s+."""
+    """Add leaves' increments along their paths; then fill G and s+ of the step tree."""
     gained[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = increments[j]
@@ -167,8 +167,7 @@ def settle_kept(
 ) -> None:
     """Add increments of abandoned kept nodes, int64[k], to the kept tree and the step tree.
 
-    ``first``, ``released``: the kept tree; ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each step
-    node; ``gained``, int64[r], is scratch.
+    ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each step node; ``gained``, int64[r], is scratch.
     """
     gained[:] = 0
     for j in range(settled.size):
@@ -189,10 +188,7 @@ def append_step(
     measure: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    """Write a step's nodes from kept node ``begin`` on; one that is not split keeps its children.
-
-    ``kept``: record[r] of ``privtree.descend``.
-    """
+    """Write a step's nodes into ``kept`` from ``begin`` on; one that is not split keeps its children."""
     for i in range(first.size):
         o = max(origin[i], 0)
         split = first[i] >= 0
@@ -207,10 +203,7 @@ def append_step(
 
 @kernel
 def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
-    """Write a kept tree breadth first, without children of nodes split before ``since``; returns its size.
-
-    ``origin``, int64[r], receives each node's number before.
-    """
+    """Pack a kept tree breadth first, without children split before ``since``, with origins; returns its size."""
     origin[0] = root
     count = 1
     n = 0

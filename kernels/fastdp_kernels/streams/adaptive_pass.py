@@ -138,14 +138,12 @@ def sum_bound(
 
     Parameters
     ----------
-    values : float64[n]
-        In units of the input.
     top, lengths
         Of :func:`top_of`, and of ``block_lengths.lengths_of_events``.
     noise : int64[any]
         Noise of all blocks that have room, without a chain; else empty.
     chain : uint64[4] or uint64[0]
-        Chain key of the next block's noise, moved on; that block's noise is ``row.drawn`` if ``row.given``.
+        Chain key of the next block's noise, which is ``row.drawn`` if ``row.given``; moved on.
     distribution : float64[4 or 8]
         Of the noise, as for ``chacha.draw_words``; in a group that of its sum too.
     row, memory : ADAPTIVE_ROW, MEMORY
@@ -226,10 +224,9 @@ def sum_bound(
 
 @inline
 def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out: np.ndarray) -> None:
-    """Publish predictions, block by block, after ``filled`` values of the first, into float64[n].
+    """Publish predictions of :func:`sum_bound`'s blocks, after ``filled`` values of the first, into float64[n].
 
-    ``blocks``: of :func:`sum_bound`, the open one last; ``theta``: in units of the input; ``singles``: True if a
-    block of one value publishes its released sum.
+    ``theta``: in units of the input; ``singles``: a block of one value publishes its released sum.
     """
     at = 0
     for j in range(blocks.shape[0]):
@@ -283,14 +280,12 @@ def advance_rows(
     """Consume each row's values and publish one for each, while blocks close.
 
     Returns the number of calls that wait, as their row ``stopped`` (others are done); or, as -1 - i, the first with a
-    value that is not finite.
+    value that is not finite.  Calls are as for ``fixed_pass.publish_rows``; those of one row happen in order.
 
     Parameters
     ----------
-    values, starts, counts, which, out, out_starts
-        Calls, as for ``fixed_pass.publish_rows``; a row may have several, which happen in order.
     public, shape, lengths, distribution, season, blocks
-        As for :func:`sum_bound`, the records as arrays; one distribution for all these rows.
+        As for :func:`sum_bound`, the records as arrays.
     rows, scales : ADAPTIVE_ROW[n], float64[n, BY_SCALE, s]
         Changed in place; the caller makes open draws and resets ``stopped`` before a row goes on.
     ends : int64[m] or int64[0]

@@ -29,8 +29,8 @@ CLIPPED, V_CLIPPED, V_SUM, V_GROUP, ABOVE, PULL, RAW, TOTAL, NUMBERS = range(9)
 def count_levels(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, counts: np.ndarray) -> None:
     """Add to ``counts[:, k]``, int64[TURNS, m + 1], the values at most ``levels[k - 1]`` and above ``levels[k]``.
 
-    `levels`, int64[m + 2], descend and end with two of -1; those before ``first[e]`` are 2^e and more, and at most
-    two lie between neighbouring powers of two.
+    `levels`, int64[m + 2], descend and end with two of -1, two at most between powers of two; those before
+    ``first[e]`` are 2^e and more.
     """
     for i in range(steps.size):
         v = steps[i]
@@ -113,7 +113,7 @@ def sum_clipped(steps: np.ndarray, theta: int, block: int, out: np.ndarray) -> N
 
 @inline
 def shrunk(total: float, scale: float, count: int, bound: float) -> float:
-    """Posterior mean of a total of `count` values, with a prior of their mean about 1 / (mean + bound / 300)."""
+    """Posterior mean of a noisy total; prior of its `count` values' mean about 1 / (mean + bound / 300)."""
     if total > CLEAR * scale:
         return min(total, count * bound)
     low, high = np.log(bound * 1e-5), np.log(bound)

@@ -133,7 +133,7 @@ FALLS = FALL ** -np.arange(SCALES)
 
 @inline
 def noise_of_query(ratio: float) -> float:
-    """Noise of a range of ``ratio`` flat blocks at a random position, in a block's variances."""
+    """Noise of a range of ``ratio`` flat blocks, in a block's variances."""
     return ratio - 1.0 / 3.0 if ratio >= 1.0 else ratio * ratio * (1.0 - ratio / 3.0)
 
 
@@ -154,16 +154,13 @@ def late_share(ratio: float, share: float) -> float:
 
 
 def lengths_of_events(shape: Record) -> np.ndarray | None:
-    """Query lengths where values are counts of events; else None, for which kernels compile faster."""
+    """Query lengths where values are counts of events; None compiles faster."""
     return shape["queries"][0] if shape["events"][0] else None
 
 
 @kernel
 def fill_shares(shape: Record) -> int:
-    """Fill the factors of a choice, and the closing's share; returns the choice for the prior signal.
-
-    Query lengths, focus, prior signal and the exponent's bounds are given.
-    """
+    """Fill the factors of a choice, and the closing's share; returns the choice for the prior signal."""
     shape = shape[0]
     for k in range(int(shape.most) + 1):
         least = np.inf
@@ -240,7 +237,7 @@ LAG = 4.0
 
 @inline
 def noise_of_count(length: float, block: float) -> float:
-    """Noise of a query of ``length`` values at a random position, in a block's variances."""
+    """Noise of a query of ``length`` values, in a block's variances."""
     ratio = length / block
     if ratio >= 1.0:
         return ratio - 1.0 / 3.0 + 1.0 / (3.0 * block * block)
@@ -249,7 +246,7 @@ def noise_of_count(length: float, block: float) -> float:
 
 @inline
 def hidden_share_of_count(length: float, half: float) -> float:
-    """Share of the energy of halves of ``half`` values in the error of a query of ``length``."""
+    """Share of the energy of halves in the error of a query of ``length``."""
     square, least = (length / half) ** 2, 1.0 / (half * half)
     return 0.25 * square / (1.0 + (square - least) / (2.0 / 3.0 + least / 3.0))
 
@@ -345,7 +342,7 @@ def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
 def record_difference(memory: Record, total: float, exponent: int, noise: float, noises: float) -> None:
     """Compare the released sum of 2^exponent values, in thresholds, with its neighbours, scale by scale.
 
-    ``noise``, ``noises``: variance under the first threshold, and number of such noises in the sum.
+    ``noise``: variance under the first threshold, of which the sum has ``noises``.
     """
     for k in range(SCALES):
         memory.counts[k] *= FORGET
@@ -471,7 +468,7 @@ def take_group(memory: Record, total: float, shape: Record) -> None:
 
 @inline
 def follow_growth(memory: Record, total: float, length: float, noises: float, shape: Record) -> None:
-    """Let the threshold follow the mean of a value, in spans of at least the hold-out's released values."""
+    """Let the threshold follow the mean of a value, in spans of the hold-out's released values."""
     memory.span += length
     memory.span_total += total
     memory.span_noises += noises
@@ -556,8 +553,7 @@ def predict(memory: Record, shape: Record) -> None:
 def start_memory(level: float, variance: float, exponent: int, rises: bool, shape: Record, memory: Record) -> None:
     """Fill in the memory before the first block, of at most 2^exponent values.
 
-    ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``rises``: the threshold follows a
-    stream that outgrows the hold-out.
+    ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``rises``: the threshold may rise.
     """
     memory, shape = memory[0], shape[0]
     memory.level, memory.variance = level, variance

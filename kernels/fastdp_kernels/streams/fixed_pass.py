@@ -72,15 +72,12 @@ def publish_rows(
     Parameters
     ----------
     values : float64[any] or int64[any]
-    starts, counts, which, out_starts : int64[m]
-    public : PASS[1]
     rows : STREAM_ROW[n]
         Changed in place; those that wait go on in another call with the same arguments.
     trees, noise, slots : int64[s], int64[s, T, W], int64[m]
         Call i may use ``noise[slots[i]]``: the leaves of the trees ``trees[slots[i]]`` and the T - 1 after it.
     waiting : int64[m]
         Receives the calls that wait.
-    out : float64[any]
     """
     p, waits = public[0], 0
     four = few_zeros(4)
@@ -141,7 +138,7 @@ def sum_rows(
 ) -> int:
     """Sum the blocks that each row's values close, then the open block, exactly; returns as :func:`first_nonfinite`.
 
-    ``sums``: int64[m, k + 1], wide enough for the row with the most blocks; entries beyond a row's own are 0.
+    ``sums``: int64[m, k + 1], k that of the row with the most blocks; 0 beyond a row's own.
     """
     p = public[0]
     for i in range(counts.size):
@@ -173,7 +170,7 @@ def emit_rows(
 ) -> None:
     """Publish the sums of :func:`sum_rows`, with released ``totals`` (float64[m, k]), and move the rows on.
 
-    ``predictions``: float64[m, k + 1], of values of each block; unused where blocks have one value.
+    ``predictions``: float64[m, k + 1], of values of each block, if blocks have several.
     """
     block = public[0].block
     for i in range(counts.size):
@@ -222,8 +219,7 @@ def release_nodes(
 ) -> None:
     """Noisy sums of all nodes of each row's inconsistent trees (``hierarchy_nodes.release_tree``).
 
-    ``tops``: float64[n], thresholds in steps; ``noise``: int64[n, T, nodes]; ``out``: float64[trees, nodes], row i
-    from ``out_trees[i]`` on.
+    ``tops``: float64[n], thresholds in steps; ``noise``: int64[n, T, nodes]; row i is from ``out_trees[i]`` on.
     """
     for row in range(starts.size):
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):

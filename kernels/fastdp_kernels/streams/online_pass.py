@@ -51,7 +51,7 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
 
 @inline
 def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple[np.int64, np.int64]:
-    """:func:`sum_part` for values of any sign, up to ``limit`` steps in size; halves are rounded up."""
+    """:func:`sum_part` for values of any sign, up to ``limit`` steps in size; halves round up."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -69,7 +69,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Sum blocks of 2, 4, 8 or 32 values by adding neighbours, in vectors; returns the flags."""
+    """Sum blocks of 2, 4, 8 or 32 values in vectors; returns the flags."""
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
     each = PIECE // block
@@ -96,14 +96,8 @@ def sum_blocks(
 ) -> bool:
     """Clip to [0, top] steps, round to the grid and sum by block; True if a value is NaN or infinite.
 
-    Parameters
-    ----------
-    values : float64[n]
-        In units of the input, of which ``steps_per_unit`` is 1 / resolution.
-    top : float
-        The threshold in steps, an integer up to 2^51.
-    sums : int64[ceil((filled + n) / g)]
-        Receives sums of these values, in steps.
+    ``steps_per_unit``: 1 / resolution; ``top``: the threshold in steps, an integer up to 2^51; ``sums``,
+    int64[ceil((filled + n) / g)], of these values, in steps.
     """
     n = values.size
     if n == 0:
@@ -223,18 +217,10 @@ def publish(
 ) -> tuple[int, float]:
     """Make the online pass in one call, where a block's mean predicts the next; bit for bit the kernels by array.
 
-    Returns the open block's sum, and its prediction: NaN if a value is NaN or infinite.
-
-    Parameters
-    ----------
-    public : float64[4]
-        Steps per unit, top, resolution and g, in one array for speed.
-    noise, leaf, closing : int64[any], int, int
-        A tree's noise in steps, its first entry used, and number of blocks that close.
-    filled, open_sum, prediction : int, int, float
-        Of the first block.
-    out : float64[n]
-        May be ``values``, float64[n] or int64[n].
+    Returns the open block's sum, and its prediction: NaN if a value is NaN or infinite.  ``public``: steps per unit,
+    top, resolution and g, in one array for speed; ``noise``, int64[any], a tree's, used for ``closing`` blocks from
+    ``leaf`` on; ``filled``, ``open_sum``, ``prediction``: of the first block; ``out`` may be ``values``, float64[n]
+    or int64[n].
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)

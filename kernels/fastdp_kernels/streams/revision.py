@@ -48,12 +48,10 @@ def revise_blocks(
         Lengths 2^k, released sums, and places in a group, or 0.
     pattern : float64[J] or float64[0]
         Sums that a pattern explains, to be left out; ``noises`` are then given.
-    means, levels : float64[J]
-        Receive a value's mean in the block, and the level.
     noises : float64[J]
         Receives each noise variance outside groups, in that under the first threshold.
-    whites, drifts, surprises : float64[J]
-        Receive the signal, and each sum's distance from its forecast in standard deviations.
+    means, levels, whites, drifts, surprises : float64[J]
+        Receive a value's mean, the level, the signal, and distances from forecasts in standard deviations.
     """
     memory, shape, count = memory[0], shape[0], totals.size
     after = np.empty(count)
@@ -129,8 +127,8 @@ def sum_revised(
 ) -> None:
     """Sum the revised stream over [0, stop), float64[q], in constant time each.
 
-    Values after the last edge stay at the last level; ``sums``, float64[J + 1], are those before each block;
-    ``shift`` and ``table`` are of :func:`index_blocks`.
+    Values after the last edge stay at the last level; ``sums``, float64[J + 1]: before each block; ``shift``,
+    ``table``: of :func:`index_blocks`.
     """
     count = means.size
     for i in range(stops.size):

@@ -68,7 +68,7 @@ def prior_variance(entry: int, level: float) -> float:
 
 @inline
 def _parts(memory: Record, shape: Record) -> int:
-    """Number of parts of the open block with different predictions; 0 without the season."""
+    """Number of parts of the open block with different predictions; 0: no season."""
     length = LENGTHS[int(memory.plain.exponent)]
     single = shape.events != 0.0 and length == 1.0
     if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:
@@ -110,10 +110,7 @@ def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
 def follow_season(
     memory: Record, total: float, exponent: int, level: float, unit: float, last: float, shape: Record
 ) -> None:
-    """Take in a block's released sum, in thresholds, after :func:`block_lengths.close_block`, and predict the next.
-
-    ``exponent``, ``level``, ``unit``, ``last``: before the block was closed.
-    """
+    """Take in a block's released sum after :func:`block_lengths.close_block`, and predict the next."""
     length = LENGTHS[exponent]
     if memory.begun != 0.0:
         _observe(memory, total, exponent, level, unit, (length + LENGTHS[int(last)]) / 2.0, shape)

@@ -29,10 +29,7 @@ def _bin(value: float, step: float, bins: int) -> float:
 
 @kernel
 def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
-    """Add each value to bin ceil(value / step), clipped to the ends; True if one is NaN or infinite.
-
-    ``step``: distance of candidates; ``counts``: int64[J + 1].
-    """
+    """Add each value to bin ceil(value / step) of int64[J + 1], clipped to the ends; True if one is not finite."""
     flags = np.int64(0)
     for i in range(values.size):
         flags |= finite_flag(values[i])
@@ -44,7 +41,7 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
 def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> bool:
     """:func:`bin_values` for many values a bin, where each would wait for the one before.
 
-    ``bins``, uint32[PIECE] (negative indices cost time), and ``lanes``, int64[3, J + 1] zeros, are scratch.
+    ``bins``, uint32[PIECE], and ``lanes``, int64[3, J + 1] zeros, are scratch.
     """
     flags = np.int64(0)
     pieces = values.size // PIECE
@@ -99,7 +96,7 @@ def bin_eighths(
     """Round finite values to steps, and add each to the bin, int64[J], of the least candidate not below it.
 
     ``top``: the largest candidate, below 2^51; ``first``, int64[63 * 8]: at 8 e + k the index of the first candidate
-    not below 2^e (1 + k / 8), and in ``borders`` itself, a float64; the next one is beyond that eighth of an octave.
+    not below 2^e (1 + k / 8), and ``borders`` itself, a float64; no eighth of an octave holds two.
     """
     pieces = values.size // PIECE
     for piece in range(pieces):
@@ -117,8 +114,7 @@ def bin_eighths(
 def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
     """Lowest index j >= 1 of the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 
-    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term);
-    ``noise``: of scale K / epsilon.
+    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term).
     """
     at_most = counts[0]
     best = 0
@@ -224,7 +220,7 @@ def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, las
 
 @kernel
 def smooth_sensitivity(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity of a quantile, O(m log m): the double loop of ToPS Appendix B by halves, bit for bit."""
+    """Smooth sensitivity of a quantile, O(m log m): the double loop of ToPS Appendix B, bit for bit."""
     m = values.size
     best = LEAST
     middle = np.float64(values[rank - 1])

@@ -70,8 +70,8 @@ def hash_rows(
 ) -> np.ndarray:
     """SipHash-1-3 of each row's person, instant, key and values: uint64[n].
 
-    ``key``: uint64[2], secret; ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and each key's hash
-    input; ``values``, float64[c, n]: columns in use, 0.0 equal to -0.0.
+    ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and keys' hash input; ``values``, float64[c,
+    n]: 0.0 equals -0.0.
     """
     found = np.empty(times.size, np.uint64)
     start = _started(key)
@@ -94,10 +94,7 @@ def _word(data: np.ndarray, begin: np.int64, size: int) -> np.uint64:
 
 @kernel
 def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-    """SipHash-1-3-128 of each text under a secret, uint64[2], into two words.
-
-    ``offsets``, int64[n + 1]: begin of each text in ``data``, uint8[...].
-    """
+    """SipHash-1-3-128, into two words, of each text in ``data``, from ``offsets`` (int64[n + 1]) on."""
     for n in range(offsets.size - 1):
         begin, size = offsets[n], offsets[n + 1] - offsets[n]
         a, b, c, d = _started(key)
@@ -136,18 +133,10 @@ def number_pairs(
     used: int,
     learns: bool,
 ) -> tuple[np.ndarray, int]:
-    """Number of each pair, in order of first appearance, int64[n]; and the number of pairs.
+    """Number pairs in order of first appearance, int64[n]; returns the number of pairs too.
 
-    Parameters
-    ----------
-    key : uint64[2]
-        Secret of the hash table.
-    slots : int64[a power of two]
-        Numbers, -1 for empty; more than ``used`` + n.
-    pairs : int64[at least used + n, 2]
-        Pairs by number, ``used`` so far.
-    learns : bool
-        Add new pairs; else their number is -1.
+    ``key``: secret of the hash table; ``slots``: numbers, -1 for empty, a power of two and more than ``used`` + n;
+    ``pairs``: by number, room for n more; ``learns``: add new pairs, else they are -1.
     """
     found = np.empty(first.size, np.int64)
     for i in range(first.size):
@@ -174,14 +163,8 @@ def least_rows(
 ) -> np.ndarray:
     """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` (0: any) a window.
 
-    Parameters
-    ----------
-    groups : int64[n]
-        Numbers, below ``size``, of persons or of their periods.
-    hashes : uint64[n]
-        Of :func:`hash_rows`; equal rows of a group are numbered and hashed again.
-    windows : int64[n]
-        Numbers of ``spans`` windows, from ``first`` on.
+    ``groups``: numbers, below ``size``, of persons or of their periods; ``hashes``: of :func:`hash_rows`, again for
+    equal rows of a group; ``windows``: numbers of ``spans`` windows, from ``first`` on.
     """
     n = groups.size
     begins = np.zeros(size + 1, np.int64)
@@ -227,7 +210,7 @@ def _sorted(rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @inline
 def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
-    """Hash equal neighbours again, each with its number; True if there are any."""
+    """Hash equal neighbours again; True if there are any."""
     found, repeat, last = False, np.uint64(0), hashes[0]
     for t in range(1, hashes.size):
         now = hashes[t]
@@ -243,8 +226,8 @@ def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
 def link_rows(windows: np.ndarray, rows: np.ndarray, size: int, ends: np.ndarray) -> None:
     """Chain new rows to the rows before them in the same window.
 
-    ``windows``, int64[m]: indices in ``ends`` of the new rows' windows; ``rows``: the last column, from ``size`` on,
-    receives the row before, or -1; ``ends``: last row of each window, or -1, moved on.
+    ``windows``: indices in ``ends`` of the new rows' windows; the last column of ``rows``, from ``size`` on, receives
+    the row before, or -1; ``ends``: last row of each window, or -1.
     """
     for i in range(windows.size):
         rows[size + i, rows.shape[1] - 1] = ends[windows[i]]

@@ -27,8 +27,6 @@ def add_values(
     ----------
     windows, keys : int64[n], int[n]
         Numbers of window and key; rows with negative keys, or outside the windows from ``first`` on, do not count.
-    values : float64[n]
-        In units of the input, of which ``steps_per_unit`` is 1 / resolution.
     low, high : float
         Clip in steps, integers in [-2^50, 2^50].
     factor : float
@@ -69,8 +67,7 @@ def sum_beyond(
 ) -> np.int64:
     """Sum of the rows' values in the outer clip less those in the inner one, in steps, modulo 2^64.
 
-    Rows are those of :func:`add_values`, finite, of windows [first, last); ``clips``, float64[2, 2], ends of the
-    outer and the inner clip in steps.
+    Rows are those of :func:`add_values`, finite, of windows [first, last); ``clips``: ends of both clips in steps.
     """
     total, (low, high), (near_low, near_high) = np.int64(0), clips[0], clips[1]
     for i in range(windows.size):
@@ -98,12 +95,10 @@ def count_sizes(
     rows: np.ndarray,
     counts: np.ndarray,
 ) -> bool:
-    """Count rows by size; False if a value is not finite.
+    """Count rows, as for :func:`sum_beyond`, by size; False if a value is not finite.
 
     Parameters
     ----------
-    windows, keys, values, first, last
-        Rows, as for :func:`sum_beyond`.
     ends : float64[2]
         Values outside are counted separately, those of 0 too.
     edges : float64[2, B + 1]
@@ -111,7 +106,7 @@ def count_sizes(
     weight, rows : int, int64[n] or int64[0]
         A row adds ``weight``, divided by its entry in ``rows``.
     counts : int64[bins + 3]
-        Receives counts of positive bins, negative bins, zeros, and values below and above the ends.
+        Of positive bins, negative bins, zeros, and values below and above the ends.
     """
     finite, zeros, lowest = True, counts.size - 3, edges.shape[1] - 2
     (low, high), second = ends, zeros - lowest - 1
