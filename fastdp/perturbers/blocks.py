@@ -35,13 +35,13 @@ class Flat:
     Parameters
     ----------
     noise : "laplace" or "gaussian"
-        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that the
-        publisher's epsilon and ``delta`` buy.
+        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the loss of the publisher's epsilon and
+        ``delta``.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length.  w values of one
-    unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length; w values of one
+    unit widen Laplace noise by w, Gaussian by sqrt(w).
 
     Examples
     --------

@@ -167,8 +167,8 @@ class Toeplitz:
     Parameters
     ----------
     length : int, optional
-        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length is
-        served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length, at
+        up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
         In place of a length: tuned for sums of so many consecutive values.
     rates, shares : sequence of 8 floats, optional
@@ -177,8 +177,7 @@ class Toeplitz:
     Notes
     -----
     Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix sums
-    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
-    Dvijotham et al. 2024.
+    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Source: Dvijotham et al. 2024.
 
     Examples
     --------

@@ -64,11 +64,11 @@ class Fleet:
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
-    2, or texts, all of one kind.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are all texts, or all integers
+    from 0 to 2^32 - 2.
 
-    Privacy: that of one stream; a person's values in several streams add up.  Publishers of streams are one compiled
-    pass after hold-outs; other mechanisms are called stream by stream.
+    Privacy: that of one stream; a person's values in several streams add up.  After hold-outs publishers of streams
+    are one compiled pass; other mechanisms are called stream by stream.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids in order of their start (int64[n] or texts); ids that one call restarts come last."""
+        """Ids, int64[n] or texts, in order of their start; those that one call restarts are last."""
         self._check()
         return self._index.ids()
 
@@ -164,7 +164,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams: for one value it is that of its stream."""
+        """Guarantee of all streams, for one value that of its stream."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(

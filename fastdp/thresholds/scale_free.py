@@ -94,7 +94,7 @@ class ScaleFree:
     Warns
     -----
     AccuracyWarning
-        If k epsilon < 1: the hold-out is too short; names a sufficient length, from public numbers.
+        If k epsilon < 1: the hold-out is too short; names a sufficient length.
 
     Notes
     -----
