@@ -184,11 +184,11 @@ def add_noise(
     ParameterError, DataError
         For an argument that is not accepted.
     BudgetError
-        If the ledger's limit leaves too little.
+        If the ledger refuses the loss.
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine.  A second call on the same data is a second release.
+    Privacy: pure epsilon, exact on this machine, for each call.
 
     Examples
     --------

@@ -74,7 +74,7 @@ def release(
     delta : float
         Above 0: Gaussian noise and an (epsilon, delta)-DP release, for units of many values.
     threshold : Threshold or float, optional
-        A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
+        A rule of :mod:`fastdp.thresholds`, or a publicly known number, which costs nothing.
     season : float, optional
         Public period in values, at least 2: the answer follows waves that released sums show.
     nonfinite : "raise" or "zero"
@@ -88,7 +88,7 @@ def release(
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default the operating system's.
+        A secret of your own; by default the operating system's.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  An error about values leaves the ledger's budget spent.
+        For an argument that is not accepted; an error about values leaves the ledger's budget spent.
     BudgetError
         If the ledger refuses the release.
 
@@ -187,7 +187,7 @@ def release_many(
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default the mapping's or frame's, else
         indices.
     threads : int
-        Largest number of threads; the output does not depend on it.
+        Number of threads, on which the output does not depend.
     bound, sensitivity, threshold, nonfinite, seed, key
         As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
         altered copy: equal sums would have equal noise (``docs/sharp_edges.md``).

@@ -48,19 +48,18 @@ class NoisyMax:
     Parameters
     ----------
     c : float
-        Constant of Eq. 6, in units of a value: about the mean excess above theta.
+        Constant of Eq. 6: about the mean excess above theta.
     noise : "laplace" or "exponential"
-        Two-sided or one-sided discrete noise; both are pure epsilon.
+        Two-sided or one-sided discrete noise.
     step : float, optional
-        Distance of candidates; by default 1 (the paper's), or for bounds below 64 or above 2^20 a power of two that
-        gives about 4,096 candidates.
+        Distance of candidates; by default 1, or a power of two for about 4,096 if the bound is below 64 or above
+        2^20.
     fan_out : int
         b of Eq. 6, that of the hierarchy.
 
     Notes
     -----
-    Privacy: a replaced value moves all counts by at most 1 in one direction, so epsilon needs no factor of 2
-    (``docs/privacy.md``, section 2).
+    Privacy: pure epsilon, without a factor of 2 (``docs/privacy.md``, section 2).
 
     Examples
     --------
@@ -98,7 +97,7 @@ class NoisyMax:
         return _NoisyMaxChooser(self, task, step, candidates)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values above theta that noise may hide, and its growth with a unit of theta."""
+        """Fraction of values above theta that noise may hide, and its growth with theta."""
         # A fraction above 1 counts as 1.
         slope = _log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout)
         return CLEAR / (task.epsilon * task.holdout), math.exp(min(max(slope, -STEEP), STEEP))
