@@ -10,10 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastdp import discrete_laplace
+from fastdp import discrete_laplace, validation
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.calendar_basis import best_size, calendar_basis
-from fastdp.validation import FIXED
 from fastdp_lab.contestants.budget import UNITS, draws, parts, spendable, steps_of
 from fastdp_lab.contestants.event import whole_array
 from fastdp_lab.mechanism import Mechanism
@@ -95,7 +94,7 @@ def chosen_fourier(values: Integers, epsilon: float, key: bytes, *, sensitivity:
 
 def by_calendar(values: Integers, epsilon: float, key: bytes, *, bound: int, sensitivity: float) -> Floats:
     """Numbers of a calendar of hours, whose number follows from half of the bound, public, as the expected level."""
-    full = calendar_basis(FIXED["h"] * np.arange(values.size + 1), None)
+    full = calendar_basis(validation.FIXED["h"] * np.arange(values.size + 1), None)
     square = values.size * max(int(sensitivity), 1) ** 2
     scale = [full.first(m + 1).moved(square, 1, gaussian=False) / epsilon for m in range(full.size)]
     basis = full.first(best_size(full, lambda m: math.sqrt(2.0) * scale[m - 1] * full.first(m).window, bound / 2)[0])
