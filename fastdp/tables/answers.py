@@ -1,6 +1,6 @@
-"""Sums over windows and keys with error bars about the true ones, or NaN (post-processing).
+"""Sums over windows and keys with error bars about the true ones, or NaN.
 
-Errors: of least squares, or the model (``revised``), with shares of what lies beyond the clip and of dropped rows.
+Errors are of least squares or of a model (``revised``), with shares of the sum beyond the clip and of dropped rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OUTLIER, IN_RANGES, FEW_WINDOWS = 2.4, 4.0, 8
 
 
 class Answers:
-    """Noisy sums made consistent, and revised: computed once for all ranges."""
+    """Noisy sums made consistent, and revised, once for all ranges."""
 
     def __init__(self, released: Released, confidence: float, *, planned: bool = False) -> None:
         self.released = released
@@ -61,7 +61,7 @@ class Answers:
         self._reasons: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def windows(self, statistic: Statistic, depth: int, *, revised: bool = False) -> Answer:
-        """Answers about each single window."""
+        """Answers about each window."""
         starts = np.arange(self.released.edges.size - 1)
         found = self.about(statistic, starts, starts + 1, revised=revised, depth=depth)
         if not revised:
@@ -69,7 +69,7 @@ class Answers:
         return found
 
     def reasons(self, statistic: Statistic, depth: int) -> tuple[str, ...]:
-        """Why ends of windows are missing, beside what :class:`Tail` says."""
+        """Reasons why ends are missing, beside those of :class:`Tail`."""
         if self.released.edges.size < 2 or not self.released.sizes[depth]:
             return ()
         if (statistic.name, depth) not in self._reasons:
@@ -85,7 +85,7 @@ class Answers:
         revised: bool = False,
         depth: int | None = None,
     ) -> Answer:
-        """Answers about windows [start, stop) of each key, or each prefix of ``depth`` columns.
+        """Answers about windows [start, stop) of each key, or prefix of ``depth`` columns.
 
         ``revised`` ones follow from all windows, by a model.  They are NaN where a key had not appeared by the start.
         """
@@ -110,7 +110,7 @@ class Answers:
         return found
 
     def index(self, name: str, column: str) -> int:
-        """Place of a sum in the vectors; KeyError for one that was not released."""
+        """Index of a sum in the vectors; KeyError for one that was not released."""
         if name == "first":
             name = "total" if self.released.index("total", column) is not None else "deviation"
         found = self.released.index(name, column)
@@ -144,7 +144,7 @@ class Answers:
         return self._revisions[i]
 
     def forget_revisions(self) -> None:
-        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        """Free the memory of revised windows; later ranges smooth them again."""
         self._revisions.clear()
         block_parts.cache_clear()
 
@@ -163,7 +163,7 @@ class Answers:
         return self._parts[column]
 
     def loud(self, column: str) -> tuple[Integers, Floats, Flags]:
-        """Cells whose body stands out among their key's, the most rows beyond the clip in each, and if in ranges too.
+        """Cells that stand out among their key's, most rows beyond the clip in each, and if in ranges too.
 
         Each such row has the clip in the body, and the others have as much as usual.
         """
@@ -199,7 +199,6 @@ class Answers:
         return found
 
     def _cells(self, name: str, column: str, starts: Integers) -> tuple[Floats, float]:
-        """Values of the cells in units of the input, and their variance."""
         i, leaf = self.index(name, column), len(self.released.parents)
         resolution, fit = self.released.quantities[i].resolution, self.fit(i)
         some = starts if isinstance(fit, CalendarFit) else starts[:1]
@@ -209,10 +208,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Released numbers of windows [start, stop) and the nodes of a depth, to all that a statistic may ask.
-
-    It knows no statistic: see :class:`fastdp.tables.statistics.View`.
-    """
+    """Released numbers of windows [start, stop) and nodes of a depth: see :class:`fastdp.tables.statistics.View`."""
 
     answers: Answers
     starts: Integers
@@ -295,7 +291,6 @@ class View:
         return Histogram(Bins(*counts.quantities[0].ends), *numbers, leaves[self.depth], self._added)
 
     def _added(self, values: Floats) -> Floats:
-        """Sums of keys, along the last axis, to the nodes of the depth."""
         parents = self.released.parents
         for depth in range(len(parents) - 1, self.depth - 1, -1):
             nodes = values.reshape(-1, values.shape[-1])
@@ -364,7 +359,7 @@ class View:
 
     @staticmethod
     def _known(tail: Tail, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Ends, NaN where values may lie beyond them that no released number holds."""
+        """Ends, NaN where unreleased values may lie beyond them."""
         below, above = tail.unknown
         return np.where(below, np.nan, low), np.where(above, np.nan, high)
 

@@ -15,10 +15,10 @@ _MOST = 2**16
 
 
 class Counter(NamedTuple):
-    """Sums by which new entries add up: that of window t, from 1 on, has the base^h windows to t, base^h dividing t.
+    """Sums by which new entries add up: window t, from 1 on, sums base^h windows, base^h dividing t.
 
-    A window is in at most one sum of each height h < levels; a running sum adds the digits of t.  With one level it
-    adds single windows.
+    A window is in at most one sum of each height h < levels; a running sum adds the digits of t.  One level adds
+    single windows.
     """
 
     base: int
@@ -42,25 +42,25 @@ class Counter(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """Standard errors by which released numbers lie below noisy ones, so that their running maximum is right.
+        """Standard errors by which released numbers lie below noisy ones, to offset their running maximum.
 
-        It raises the error of growing numbers as far as it lowers that of constant ones (measured); of a random walk,
-        as with one level, the maximum errs as the walk does.
+        Measured: it raises the error of growing numbers as much as it lowers that of constant ones; with one level it
+        is 0.
         """
         return 0.0 if self.levels == 1 else self.levels * math.log(self.base) / 7.0
 
     @property
     def factor(self) -> float:
-        """Root mean square error of a released number in standard errors of a noisy one, at worst."""
+        """Largest root mean square error of released numbers, in standard errors of noisy ones."""
         return math.hypot(1.0, self.margin)
 
     def latest(self, values: Integers, before: Integers, first: int) -> Integers:
-        """Values of the last window of each height, [levels, ...], from those after ``first`` ones, [W, ...]."""
+        """Values of the last window of each height, [levels, ...], after ``first`` and these, [W, ...]."""
         ends = [(first + len(values)) // self.base**h * self.base**h - first for h in range(self.levels)]
         return np.stack([values[end - 1] if end > 0 else before[h] for h, end in enumerate(ends)])
 
     def sums(self, new: Integers, before: Integers, first: int) -> tuple[Integers, Integers]:
-        """The sums of windows from numbers of new entries, [W, K], and running ones, ``before`` and after."""
+        """Sums of windows from new entries, [W, K], and running sums after ``before``."""
         total = before[0] + np.cumsum(new, axis=0)
         begins = [self._begin(total, before, first, i) for i in range(len(new))]
         return total - np.array(begins, np.int64).reshape(new.shape), total
@@ -73,7 +73,6 @@ class Counter(NamedTuple):
         return found
 
     def _begin(self, running: Integers, before: Integers, first: int, i: int) -> Integers:
-        """Running sum before the windows of a sum."""
         height = self.height(first + i + 1)
         at = i - self.base**height
         found: Integers = running[at] if at >= 0 else before[height]

@@ -1,4 +1,4 @@
-"""One release of a table: rows to choices, noisy sums and all that leaves."""
+"""One release of a table: from rows through choices to noisy sums."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Chosen = dict[str, tuple[Sizes, Choice]]
 
 @dataclass(frozen=True)
 class TableRelease:
-    """One release under the key of its composition, with the facts for a ledger."""
+    """A release under the key of its composition, with the facts for a ledger."""
 
     shares: Shares
     source: Source
@@ -113,7 +113,7 @@ class TableRelease:
     def _tally(
         self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None, rest: Rest
     ) -> Tally:
-        """Integers of all parts: of the only one, or as an engine adds them up (None)."""
+        """Integers of the only part, or of all parts as an engine adds them up (None)."""
         found = Tally(plan, keys.size, quantities, rest)
         if part is not None:
             return found.with_rows(part)
@@ -209,7 +209,6 @@ class TableRelease:
     def _tail(
         self, shares: Shares, name: str, tally: Tally, found: tuple[Sizes, Choice] | None, counted: Number | None
     ) -> Tail:
-        """Released facts beyond one column's body."""
         plan, task, key, number = shares.plan, shares.task(name), self._key_of(shares.plan, name), None
         if found is None:
             sizes = choices.release_sizes(task, tally.sizes[name].counts, key, counted)
@@ -221,7 +220,7 @@ class TableRelease:
         return choices.tail_of(shares, name, *found, number)
 
     def _residual(self, shares: Shares, q: Quantity, exact: Integers) -> Number:
-        """Norm of what the calendar leaves of a quantity's sums."""
+        """Norm that the calendar leaves of a quantity's sums."""
         assert shares.plan.basis is not None  # noqa: S101 - called with one
         key = self.key if q.column == ROWS else self._key_of(shares.plan, q.column)
         given = q.sensitivity * shares.moved_by("residual"), shares.helper("residual", q.column), shares.plan.noise
@@ -253,7 +252,7 @@ RARE = 0.05
 
 
 def warn_of_cells(found: Released, *, given: bool) -> bool:
-    """A warning of windows by a wrong clock, or of given keys without rows; False if there is none."""
+    """Warn of windows by a wrong clock, or of given keys without rows; False if without need."""
     firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
     if not firsts or not found.sums[0].steps.size:
         return False

@@ -1,4 +1,4 @@
-"""A source to rows by window and key, in batches; persons' rows bounded by least hashes."""
+"""Reads a source's rows by window and key, in batches; bounds persons' rows by least hashes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class BatchRows(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows that count of a table, or of a part of it: with persons one batch.
+    """Rows that count of a table, or of a part of it, in batches (of persons: one).
 
-    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count;
-    ``all_rows``: of persons, if their reach is asked for.
+    ``sizes``: number of rows of each one's person (and period); ``dropped``: rows of persons that do not count;
+    ``all_rows``: of persons, for their reach.
     """
 
     read: Reads
@@ -51,7 +51,7 @@ class Part(NamedTuple):
     all_rows: EntryRows | None = None
 
     def numbered(self, numbers: Integers) -> Part:
-        """The same with other numbers of keys, int64[K]."""
+        """The part with other numbers of keys, int64[K]."""
         rows = self.all_rows
         return self._replace(
             read=lambda: (each._replace(codes=numbers[each.codes]) for each in self.read()),
@@ -120,7 +120,7 @@ def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
 
 
 def no_rows() -> DataError:
-    """The error about a table without rows, and so without a first and a last window."""
+    """The error about a table without rows, and so without windows."""
     wanted = argument("Time", start=..., stop=...)
     return DataError(f"frame has no rows: expected {wanted}, because it has no first and last window")
 
@@ -167,10 +167,9 @@ class PersonRows:
         return found
 
     def sum_key_weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
-        """Sum by key, over persons, the weight that a person gives to each of its distinct keys.
+        """Sum of persons' weights by key, int64[K], in steps of ``rule``'s; dropped rows count too.
 
-        ``words``: a 64-bit word of each key, int64[K].  Returns int64[K], in steps of ``rule``'s weights; rows count
-        here even if they are dropped from sums.
+        ``words``: 64 bits of each key, int64[K].
         """
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
@@ -184,7 +183,7 @@ class PersonRows:
         return sums
 
     def part(self, plan: TablePlan, words: Integers) -> Part:
-        """Rows that count, and all that a person's reach needs; ``words``: 64 bits of each key."""
+        """Rows that count, and those that reach needs; ``words``: 64 bits of each key."""
         return self.kept(plan, words)._replace(all_rows=self._all_rows(plan, words))
 
     def kept(self, plan: TablePlan, words: Integers) -> Part:
@@ -230,7 +229,7 @@ class PersonRows:
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    """Dropped rows, at most 4 k of each person and period."""
     dropped = np.bincount(groups, ~kept, minlength=size)
     return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
@@ -241,7 +240,7 @@ def hashing_of(key: Key) -> bytes:
 
 
 def hash_keys(hashing: Words, persons: Integers, words: Integers) -> Words:
-    """Hash of a person and key, uint64[n], by which those of one window are in order."""
+    """Hash of a person and key, uint64[n], which orders those of one window."""
     none = np.zeros_like(words), np.ascontiguousarray(words), np.empty((0, words.size))
     found: Words = person_rows.hash_rows(hashing, persons, none[0], none[1], none[2])
     return found
@@ -250,7 +249,7 @@ def hash_keys(hashing: Words, persons: Integers, words: Integers) -> Words:
 def read_persons(
     source: Source, plan: TablePlan, keys: Keys, hashing: bytes, see_times: Callable[[Integers], None] | None = None
 ) -> PersonRows:
-    """Rows of persons, chosen by :func:`hashing_of` a key."""
+    """Rows of persons, to be chosen by :func:`hashing_of` a key."""
     found = PersonRows(plan, hashing, source.rows)
     for batch in read_rows(source, plan, keys, see_times, found.persons):
         found.add(batch, keys.words()[batch.rows.codes])

@@ -1,7 +1,7 @@
-"""A plan to numbers: shares of the budget, the noise that each buys, and steps of the grids; computed once.
+"""Shares of the budget, the noise that each buys, and steps of the grids: computed once from a plan.
 
-Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*") as one,
-divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.
+Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, and the rows ("*"), divide
+the rest by weight; in a column come :data:`OF_COLUMN`, then its sums and counts, equally.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ HEADS = ("purpose", "of", "level", "loss", "share", "a unit moves")
 
 
 class Line(NamedTuple):
-    """One choice, number or vector that is released: its loss, and by how many sensitivities a unit moves it."""
+    """One released choice, number or vector: its loss, and sensitivities by which a unit moves it."""
 
     purpose: str
     column: str
@@ -98,9 +98,9 @@ class Line(NamedTuple):
 class ColumnTask:
     """Public numbers on which the choices about one column depend.
 
-    ``ends``: of the sizes; ``least``: the least clip; ``weighs``: with persons; ``sizes``: loss of the rows by size;
-    ``noise``, ``errors``: their kind, and their deviations a unit of length; ``cells``, ``together``: windows and
-    keys, and windows in the sums that users add up.
+    ``ends``: of the sizes; ``weighs``: with persons; ``sizes``: loss of the rows by size; ``noise``, ``errors``: its
+    kind, and its deviations a unit of length; ``cells``, ``together``: windows and keys, and windows in the sums that
+    users add up.
     """
 
     column: str
@@ -116,12 +116,12 @@ class ColumnTask:
 
     @property
     def parts(self) -> int:
-        """Of one unit of a bin."""
+        """Parts of one unit of a bin."""
         return WEIGHT if self.weighs else 1
 
     @property
     def least(self) -> float:
-        """No clip lies below both ends of the bound."""
+        """Least clip: none lies below both ends of the bound."""
         low, high = self.ends
         return 1.5 * max(low, -high, 0.0)
 
@@ -165,7 +165,7 @@ class Shares:
         return next(iter(self.levels))
 
     def level_of(self, quantity: Quantity) -> Level:
-        """Level of counts: that of the cells, or the whole in each window."""
+        """Level of counts: that of the cells, or of all keys in each window."""
         return Level(0, True) if quantity.name == "reach" else self.cells
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
@@ -181,7 +181,7 @@ class Shares:
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def moved_by(self, purpose: str) -> int:
-        """Most by which a unit moves the numbers of a helper, of the tail in lengths."""
+        """Most by which a unit moves a helper's numbers, the tail's in lengths."""
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
@@ -195,11 +195,11 @@ class Shares:
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """At the widest clips."""
+        """Those at the widest clips."""
         return self.quantities_at({})
 
     def quantities_at(self, clips: Clips) -> list[Quantity]:
-        """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
+        """Sums, the rows, and counts, in the order of their noise, at these clips."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
             names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
@@ -263,7 +263,7 @@ class Shares:
     # Refusals before any row is read.
 
     def check_sums(self) -> None:
-        """ParameterError for noise of a sum that cannot be drawn, however narrow the clip."""
+        """ParameterError for a sum's noise that cannot be drawn, however narrow the clip."""
         for quantity, level in itertools.product(self.quantities, self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
@@ -271,7 +271,7 @@ class Shares:
             noise_distribution(self.plan.noise, most, moved, self.loss_of(quantity, level))
 
     def check_helpers(self) -> None:
-        """ParameterError for a helper whose noise cannot be drawn."""
+        """ParameterError for a helper's noise that cannot be drawn."""
         plan = self.plan
         try:
             for (purpose, column), loss in self.helpers.items():
@@ -291,7 +291,7 @@ class Shares:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """All that is released, in the order of the guarantee: sums of each level, counts, helpers."""
+        """All that is released, in the guarantee's order: sums by level, counts, helpers."""
         plan, found = self.plan, list[Line]()
         for level in self.levels if self.knows_levels else [None]:
             for q in (each for each in self.quantities if not each.counts):
@@ -317,7 +317,7 @@ class Shares:
         return (line.loss / self.loss) ** (2 if self.gaussian else 1)
 
     def __getitem__(self, purpose: str) -> float:
-        """Share of all lines of a purpose: "sums", "counts", "keys", "tail" and so on; KeyError for another one."""
+        """Share of all lines of a purpose, such as "sums", "counts" or "keys"; KeyError for another."""
         found = [self.share(line) for line in self.lines if line.purpose == purpose]
         if not found:
             raise KeyError(f"{purpose!r}: expected one of {', '.join(self.keys())}")
@@ -451,7 +451,6 @@ def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
 
 @lru_cache(maxsize=256)
 def _within(parts: tuple[str, ...]) -> Mapping[str, Fraction]:
-    """Share of each part in its column's budget."""
     found = {part: (OF_QUANTILES | OF_REACH).get(part, Fraction(1)) for part in parts}
     whole = sum(found.values())
     return {part: own / whole for part, own in found.items()}
@@ -484,7 +483,7 @@ def deltas_of(plan: TablePlan) -> tuple[float, float]:
 
 
 def square_bits(plan: TablePlan) -> int:
-    """Bits that the largest square of a deviation has at most."""
+    """Most bits of the square of a deviation."""
     return SQUARE_BITS - max(0, (plan.contributions // FINE_ROWS).bit_length())
 
 
@@ -494,7 +493,7 @@ def _zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def _loss(amount: Fraction, power: int) -> float:
-    """Largest loss near the root of an amount whose power does not exceed it."""
+    """Largest float whose power does not exceed an amount."""
     # In integers, which cost a tenth of fractions.
     top, bottom = amount.numerator, amount.denominator
     found = math.sqrt(top / bottom) if power == 2 else top / bottom
@@ -512,7 +511,7 @@ def _deviation(moved: int, *, gaussian: bool) -> float:
 
 
 def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction], bool]:
-    """Share of each level, the cells' first; False if those that are measured follow from numbers not known yet."""
+    """Share of each level, the cells' first; False if they follow from numbers not known yet."""
     cells = Level(len(plan.by), True)
     if plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar):
         return {cells: Fraction(1)}, True
@@ -523,7 +522,7 @@ def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction
 
 
 def _together(plan: TablePlan) -> float:
-    """Windows in the sums that the clip is chosen for: hours of a day, days of a week, else of a year."""
+    """Windows in the sums for which the clip is chosen (:data:`SPANS`)."""
     if plan.calendar is None:
         return 1.0
     length = plan.calendar.edge(1) - plan.calendar.edge(0)

@@ -1,9 +1,8 @@
-"""Noisy numbers of rows by size to clips, and to intervals of sums: functions of released numbers alone.
+"""Clips, and intervals of sums, from noisy numbers of rows by size: functions of released numbers alone.
 
-A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j.  From these numbers follow the body's clip
-c, within which each cell's sum is released; the second clip c2, up to which one number of the whole table holds what
-the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Measured:
-``docs/tables_proofs.md``.
+A row is in one bin of |value|, for each sign, with edges bound / 1.5^j.  These numbers give the clip c of the body,
+whose sums each cell has; the second clip c2, up to which one number of the table holds the excess; a model of the
+rest; and the most that noise may hide beyond c2.  Measured in ``docs/tables_proofs.md``.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Number(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Rows of a unit that count; with persons, whose weight is 1, the rows for one weight by released numbers."""
+    """Rows of a unit that count; ``per``: with persons, of weight 1, the estimated rows for one weight."""
 
     rows: int = 1
     per: float | None = None
@@ -67,12 +66,11 @@ class Unit(NamedTuple):
 
     @property
     def most(self) -> float:
-        """By how many times its usual rows a unit of a bin may count."""
         return 1.0 if self.per is None else self.rows / self.per
 
     @property
     def spread(self) -> float:
-        """Relative error of a sum by weights where large values are those of persons with other numbers of rows."""
+        """Relative error of a sum by weights, where large values are of unusual persons."""
         return 0.0 if self.per is None else max(self.rows / self.per - 1.0, 1.0 - 1.0 / self.per)
 
 
@@ -81,7 +79,7 @@ ONE_ROW = Unit()
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Values of one sign, as their noisy numbers by size show them."""
+    """Values of one sign, by their noisy numbers by size."""
 
     edges: Floats
     #: In bins; of persons, weights.
@@ -101,7 +99,6 @@ class Side:
 
     @cached_property
     def counts(self) -> Floats:
-        """Rows."""
         return self.unit.weight * self.noisy
 
     @cached_property
@@ -110,7 +107,7 @@ class Side:
 
     @cached_property
     def _standing(self) -> tuple[int, int]:
-        """First and last bin that stand out, or whose group does; (size, -1) if none."""
+        """First and last bin that stand out, alone or in a group; (size, -1) if none."""
         h, size = self.counts, self.edges.size
         sums, top, low = np.concatenate([[0.0], np.cumsum(h)]), size, -1
         for m, deviations in STANDS.items():
@@ -156,7 +153,7 @@ class Side:
     def beyond(self, clip: float) -> tuple[float, float, float]:
         """Sum and sum of squares of (size - clip)+ in bins that stand out, and the sum's variance.
 
-        Numbers keep their sign, as positive parts are biased; a lump lies anywhere in its bin.
+        Numbers keep their sign, as positive parts are biased; rows lie anywhere in their bin.
         """
         over = np.maximum(self._middles - clip, 0.0)
         sum_ = float((self.counts * over)[self._used].sum())
@@ -167,7 +164,6 @@ class Side:
 
     @cached_property
     def _fall(self) -> tuple[float, float]:
-        """Exponent of the tail, and rows above the highest edge by it."""
         (top, low), edges, h = self._standing, self.edges, self.counts
         above, last = np.cumsum(self._rows), min(low, top + INSIDE)
         fall = USUAL
@@ -190,19 +186,19 @@ class Side:
         return float(rows * self.highest / (fall - 1.0) * (near - far))
 
     def rest_variance(self, clip: float, to: float | None = None) -> float:
-        """Of the modelled sum, up to another clip."""
+        """Variance of the modelled sum, up to another clip."""
         far = 0.0 if to is None else self.rest(to)
         return ((MODEL + self.unit.spread) * (self.rest(clip) - far)) ** 2
 
     def hidden(self, clip: float, deviations: float, power: int = 1) -> float:
-        """The most that (size - clip)+ to a power adds unseen: at one edge, or over all; whatever the tail is."""
+        """Most that (size - clip)+ to a power adds unseen, at one edge or over all, for any tail."""
         each = np.maximum(self.edges - clip, 0.0) ** power
         one = float((each * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
         together = float(each @ self.counts) + deviations * self.deviation * float(np.linalg.norm(each))
         return self.unit.most * max(one, together)
 
     def most_rows(self, clip: float, deviations: float) -> float:
-        """The most rows of sizes above the clip at the edge where they would add most."""
+        """Most rows above the clip, at the edge where they would add most."""
         far = np.maximum(self.edges - clip, 0.0) * (np.maximum(self.counts, 0.0) + deviations * self.deviation)
         at = int(np.argmax(far))
         return self.unit.most * max(float(self.counts[at]), 0.0) + self.unit.most * deviations * self.deviation
@@ -214,7 +210,7 @@ class Side:
 
 
 class Noise(NamedTuple):
-    """Standard deviations a step of length: of a cell's body, and without a tail; of the tail; of one number."""
+    """Standard deviations, a step of length, of a cell's body (and without a tail), the tail, and one number."""
 
     body: float
     alone: float
@@ -223,7 +219,7 @@ class Noise(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The clips; ``cells``: each cell has a sum, ``tail``: the table has a number, up to ``second``."""
+    """Clips; ``cells``: each cell has a sum; ``tail``: the table has a number up to ``second``."""
 
     clip: float
     second: float
@@ -236,7 +232,7 @@ BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
 
 
 def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, least: float = 0.0) -> Choice:
-    """Clips, the lower one at least ``least``, for sums over ``together`` of the cells."""
+    """Clips, the lower at least ``least``, for sums over ``together`` of the cells."""
     known, total = [each for each in sides if each.known], sum(each.total for each in sides)
     bound = max(float(each.edges[0]) for each in sides)
     if known:
@@ -250,7 +246,7 @@ def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, lea
 
 
 def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:
-    """Least mean squared error of a sum over so many cells, and the body's clip that has it."""
+    """Least mean squared error of a sum over so many cells, and its clip."""
     second, part = _second(known, 0.0, noise.tail), together / cells
     candidates = np.unique(np.concatenate([*(each.edges for each in known), [second]]))
     inside = ((candidates <= second) | (cells == 1)) & (candidates >= min(each.lowest for each in known))
@@ -269,7 +265,7 @@ def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> t
 
 
 def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
-    """The size at or above the highest edge where the number's noise and the modelled remainder err alike."""
+    """Size from the highest edge on where errors of the number and of the model are equal."""
     bound, known = max(float(each.edges[0]) for each in sides), [each for each in sides if each.known]
     if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
         return bound
@@ -282,7 +278,7 @@ def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """The sum beyond the body, of the whole table: in both signs, the negative ones subtracted."""
+    """Sum beyond the body, of the whole table, negative values subtracted."""
 
     #: Up to the second clip: the sum, its variance, and sum of squares.
     value: float = 0.0
@@ -303,12 +299,12 @@ class Beyond:
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
     def unseen(self, part: Floats, confidence: float) -> tuple[Floats, Floats]:
-        """Most that noise hides of ranges with these parts of all."""
+        """Most that noise hides in ranges with these parts of the table."""
         down, up = (unseen(part, most, self.span, confidence) for most in self.hidden(confidence))
         return down, up
 
     def loud(self, rows: Floats, confidence: float) -> Floats:
-        """The most that so many rows of the largest sizes add beyond the body, of all that is there."""
+        """Most that so many rows of the largest sizes add beyond the body."""
         clip, second = self.choice.clip, self.choice.second
         most, unseen = self.value + two_sided(confidence) * math.sqrt(self.variance), self.hidden(confidence)[1]
         bound = max((float(each.edges[0]) for each in self.sides), default=second)
@@ -316,7 +312,7 @@ class Beyond:
         return out
 
     def variances(self, part: Floats) -> Floats:
-        """Of the parts' sums up to the second clip."""
+        """Variances of the parts' sums up to the second clip."""
         uneven = np.maximum(part * (1.0 - part), 0.0)
         out: Floats = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
         return out
@@ -326,7 +322,7 @@ class Beyond:
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Estimates of ranges, variances beside the body's noise, and ends about the true sums.
 
-        ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table;
+        ``body``: sums, and half-widths by their noise, below and above; ``part``: share of each range in the table;
         ``rows``: of windows that stand out, the most beyond the clip.
         """
         (sums, below, above), quantile = body, two_sided(confidence)
@@ -349,7 +345,6 @@ class Beyond:
         return estimate, variance, np.minimum(low, estimate), np.maximum(high, estimate)
 
     def _of_one(self, whole: Flags, half: float, down: float, up: float) -> tuple[Floats, Floats]:
-        """Ends of the whole table; of a part of it nonnegative sums are up to the whole's."""
         low, high = self.value - half - down, self.value + half + up
         if self.signed:
             return np.where(whole, low, np.nan), np.where(whole, high, np.nan)
@@ -357,7 +352,7 @@ class Beyond:
 
 
 def unseen(part: Floats, most: float, span: float, confidence: float) -> Floats:
-    """Of `most` that noise hides, that in parts of the table: rows, of up to `span`, fall whole."""
+    """Share of `most` that noise hides in parts of the table, where single rows add up to `span`."""
     if not most:
         return np.zeros(part.shape)
     rows, quantile = part * (most / span), float(special.ndtri(max(0.5, 2.0 * confidence - 1.0)))
@@ -399,7 +394,6 @@ def beyond(
 
 
 def _combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
-    """Two estimates by inverse variance."""
     if not own or not variance:
         return (other, 0.0) if not own else (one, 0.0)
     error = 1.0 / (1.0 / variance + 1.0 / own)
@@ -407,7 +401,7 @@ def _combined(one: float, variance: float, other: float, own: float) -> tuple[fl
 
 
 def parts(body: Floats, variance: float, others: Floats) -> Floats:
-    """Part of each cell in a sum: by positive sums as far as these stand out of their noise, else by others."""
+    """Part of each cell in a sum: by positive sums as far as noise allows, else by others."""
     found = np.maximum(body, 0.0)
     whole = found.sum()
     if whole <= 0.0:
@@ -418,11 +412,11 @@ def parts(body: Floats, variance: float, others: Floats) -> Floats:
 
 
 def two_sided(confidence: float) -> float:
-    """Standard deviations of an interval about one Laplace number, or a normal one if that is wider."""
+    """Standard deviations of an interval about one Laplace or normal number, the wider."""
     return max(float(special.ndtri(0.5 + confidence / 2.0)), -math.log(1.0 - confidence) / math.sqrt(2.0))
 
 
 def one_sided(confidence: float) -> float:
-    """Of an end."""
+    """Standard deviations to one end of such a number."""
     laplace = -math.log(2.0 * (1.0 - confidence)) / math.sqrt(2.0) if confidence > 0.5 else 0.0
     return max(float(special.ndtri(confidence)), laplace, 0.0)

@@ -1,4 +1,4 @@
-"""Released facts about a column's values beyond the body's clip, of the whole table."""
+"""Released facts about a column's values beyond the body's clip, for the whole table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING, NONE = Beyond(), Number(0.0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Released facts about the values of one column, of all released cells together."""
+    """Released facts about one column's values in all released cells."""
 
     #: Ends of the body: of the values that cells' sums hold.
     clip: tuple[float, float]
@@ -53,7 +53,7 @@ class Tail:
 
     @property
     def signs(self) -> list[float]:
-        """Of the sides."""
+        """Signs of the sides."""
         return [sign for sign, end in ((1.0, self.ends[1]), (-1.0, -self.ends[0])) if end > 0.0] if self.sides else []
 
     @property
@@ -73,7 +73,7 @@ class Tail:
 
     @property
     def unknown(self) -> tuple[bool, bool]:
-        """True for each end beyond which values may lie that no released number holds."""
+        """True for each end beyond which unreleased values may lie."""
         if self.expected:
             return False, False
         found = []
