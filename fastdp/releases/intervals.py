@@ -1,6 +1,6 @@
-"""Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
+"""Intervals: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Post-processing; derivations and measured coverage: ``docs/streams_proofs.md``.
+Derivations and measured coverage: ``docs/streams_proofs.md``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
-    """:func:`laplace_sum_quantile` of each count, as float64[q]."""
+    """:func:`laplace_sum_quantile` of each count: float64[q]."""
     distinct = np.unique(counts)
     found = _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))
     return found[np.searchsorted(distinct, counts)]
@@ -66,7 +66,7 @@ class DrawnNoise(NamedTuple):
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
-        """Half-widths of intervals for sums of so many draws, in steps: float64[q]; of Gaussian ones a step wider."""
+        """Half-widths, in steps, for sums of so many draws: float64[q]; Gaussian ones a step wider."""
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
         level = NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
@@ -138,7 +138,7 @@ class SumNoise:
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
     def excess(self, thresholds: Floats | float, mean: float, chosen: float) -> Floats:
-        """Mean of a value beyond these thresholds that is allowed for; `mean`: of a released value."""
+        """Allowed mean of a value beyond these thresholds; `mean`: of a released value."""
         room = self.bound - thresholds
         heavy = thresholds / np.maximum(HEAVY * mean, thresholds / MOST_EXCESS)
         sizes = np.clip(LEAST_EXCESS * room, 0.0, thresholds * np.maximum(heavy, LEAST_EXCESS))
@@ -163,17 +163,17 @@ def hidden_beyond(
     share: float,
     resolved: bool = True,
 ) -> Floats:
-    """Means beyond theta that are allowed for in each block, at least `rates`: more where released levels rose.
+    """Means beyond theta allowed for in each block, at least `rates`: more where released levels rose.
 
     Parameters
     ----------
     rates : float64[J] or float
         Of a stream like its hold-out.
     levels, sure : float64[J]
-        Mean of a value in each block in thetas, and what it is at least.
+        Mean of a value in each block, in thetas, and its least.
     lengths : int64[J]
     room : float64[J] or float
-        What the bound leaves above theta.  Of each theta that a block holds so much may be missing at most.
+        Bound less theta: the most missing for each theta that a block holds.
     deviation : float
         Of a block's noise, in thetas.
     share : float
@@ -234,7 +234,7 @@ def wider_quantile(confidence: float) -> float:
 
 
 def counter_draws(first: Indices, last: Indices) -> Indices:
-    """Number of nodes that differ between a binary counter's sums after `first` and after `last` values: int64[q]."""
+    """Nodes that differ between a binary counter's sums after `first` and `last` values: int64[q]."""
     # A sum is one node for each binary digit 1; nodes of digits above the highest difference are the same.
     below = np.bitwise_or.reduce([(first ^ last) >> np.int64(shift) for shift in range(63)])
     draws: Indices = np.bitwise_count(first & below).astype(np.int64) + np.bitwise_count(last & below)
@@ -242,7 +242,7 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 
 
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
+    """Variance of sums of consistent leaves [first, last), in variances of a node's noise: float64[q].
 
     From the covariance of ToPS Appendix C, (A^T A)^-1, with averages over blocks of b^j leaves.
     """
@@ -309,7 +309,7 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden in blocks that a range cuts, number of full ones, sum of squared fractions cut: [q] each."""
+    """Variance hidden in cut blocks, number of full ones, sum of squared cut fractions: [q] each."""
     closed = edges.size - 1
     blocks = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
     inside = blocks[0] == blocks[1]
@@ -330,7 +330,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """Variance per value hidden in blocks of this length, from their released sums."""
+    """Variance per value hidden in blocks of this length, by their released sums."""
     drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.

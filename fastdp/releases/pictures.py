@@ -1,4 +1,4 @@
-"""Figures, and pictures of estimates with intervals; need matplotlib (extra ``plot``)."""
+"""Figures, and pictures of estimates with intervals (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def draw_points(
     columns: Sequence[str],
     box: tuple[ArrayLike, ArrayLike],
 ) -> Figure:
-    """Rows of points, of each time a panel with its cells (PHDStream Figures 6 to 9); of many points every k-th."""
+    """Draw a panel with cells for each time (PHDStream Figures 6 to 9); of many points every k-th."""
     low, high = (np.asarray(corner, float) for corner in box)
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
     figure = new_figure(PANEL * len(columns) + 0.4, PANEL * aspect * len(rows) + 0.5)

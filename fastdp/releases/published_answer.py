@@ -1,4 +1,4 @@
-"""Answers of a publisher's release, from values as it gave them or from all that was released, with intervals."""
+"""Answers of a publisher's release, from its values or from all that was released."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ReleasedNodes:
 
 
 def prefix_sums(values: Floats, borders: Indices, block: int) -> tuple[Indices, Floats]:
-    """Sums of streams between `borders` up to each multiple of `block`, and where those of each stream begin."""
+    """Sums of streams up to each multiple of `block`, and where each stream's begin."""
     at: Indices = np.zeros(borders.size, np.int64)
     np.cumsum(np.diff(borders) // block + 1, out=at[1:])
     sums = np.empty(int(at[-1]))
@@ -77,7 +77,7 @@ class PublishedAnswer:
 
     @property
     def values(self) -> Floats:
-        """Values as all that was released tells them: float64[n]."""
+        """Values given all that was released: float64[n]."""
         if self.revision is not None:
             return self.revision.values(self.published.size)
         if self.block == 1:
@@ -125,7 +125,7 @@ class PublishedAnswer:
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, first: Indices, last: Indices) -> Floats:
-        """Root mean square errors, but for clipping."""
+        """Root mean square errors, without those of clipping."""
         if shift := self._shift:
             errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last), shift)
             return errors
@@ -164,7 +164,6 @@ class PublishedAnswer:
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
     def _scaled(self, shift: int) -> PublishedAnswer:
-        """The answer times 2^`shift`."""
         factor, noise = math.ldexp(1.0, shift), self.noise
         return replace(
             self,
@@ -182,7 +181,7 @@ class PublishedAnswer:
         )
 
     def error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Describe noise and prediction errors of each sum, by kind of noise."""
+        """Noise and prediction errors of each sum, by kind of noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
