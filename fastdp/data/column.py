@@ -1,4 +1,4 @@
-"""One column from lists, NumPy, pandas, polars or Arrow: of numbers, or of anything as Arrow."""
+"""One column from lists, NumPy, pandas, polars or Arrow: as numbers, or as Arrow."""
 
 from __future__ import annotations
 
@@ -78,14 +78,13 @@ def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
 
 
 def is_number(value: object) -> bool:
-    """True for one real number."""
     return isinstance(value, (Real, np.bool_))
 
 
 def as_column(values: object, name: str = "chunk") -> Array:
     """The values as one column of real numbers, shared with the caller if possible.
 
-    ``values``: see ACCEPTED; anything with the Arrow PyCapsule interface works.  Else DataError about ``name``.
+    ``values``: as ACCEPTED says, or with the Arrow PyCapsule interface; else DataError about ``name``.
     """
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.ndim == 1:
         return values
@@ -104,7 +103,7 @@ def _refused(name: str, said: str, more: str = "") -> DataError:
 
 
 def as_floats(column: Array) -> Floats:
-    """Return `column` as kernels take it: float64, contiguous, aligned, read-only."""
+    """`column` for kernels: float64, contiguous, aligned, read-only."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -118,7 +117,7 @@ def as_floats(column: Array) -> Floats:
 
 
 def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
-    """Return `floats`, non-finite ones as 0 if `nonfinite` is "zero"; otherwise they raise DataError with `hint`."""
+    """`floats` with 0 for non-finite ones if `nonfinite` is "zero"; else DataError with `hint`."""
     finite = np.isfinite(floats)
     if finite.all():
         return floats
@@ -151,7 +150,7 @@ def convert(column: Array, floats: Floats) -> None:
 
 
 def pieces(column: Array) -> Iterable[tuple[int, Floats]]:
-    """Chunks of `column` as float64 with offsets; one if it is float64."""
+    """Chunks of `column` as float64, with offsets; one if it is float64."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
     return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
@@ -203,22 +202,22 @@ def exports_arrow(values: object) -> bool:
 
 
 def is_arrow(values: object) -> bool:
-    """True for columns and tables that Arrow reads; one of NumPy's types is an array."""
+    """True for columns and tables that Arrow reads, except those of NumPy's types."""
     return not isinstance(type_of(values), np.dtype) and (exports_arrow(values) or "pandas" in homes_of(values))
 
 
 def type_of(values: object) -> object:
-    """Type of the entries, of any library; None if the object has none."""
+    """Type of the entries, of any library; None without one."""
     return getattr(values, "dtype", None)
 
 
 def homes_of(values: object) -> set[str]:
-    """Libraries of the type and its bases: subclasses, wherever they are defined, count as their bases."""
+    """Libraries of the type and its bases: subclasses count as their bases."""
     return {base.__module__.partition(".")[0] for base in type(values).__mro__}
 
 
 def numpy_of(values: Any) -> Any:
-    """Convert arrays of xarray, and of libraries with DLPack, to NumPy's; return all else unchanged."""
+    """Convert arrays of xarray and DLPack to NumPy's; return others unchanged."""
     if isinstance(values, np.ndarray):
         return values
     if "xarray" in homes_of(values) and hasattr(values, "to_numpy"):
@@ -230,7 +229,7 @@ def numpy_of(values: Any) -> Any:
 
 
 def as_array(values: Any) -> Array | None:
-    """NumPy's array of `values`, also from another device; None on an error, whose text may quote one."""
+    """NumPy's array of `values`, also from a device; None on an error, whose text may quote one."""
     exported = type(values) is not list and hasattr(values, "__dlpack__")
     if not exported or hasattr(values, "__array__"):
         try:
@@ -264,7 +263,7 @@ def _to_float(entry: float | Decimal) -> float:
 
 
 def as_reals(values: object, name: str) -> Floats:
-    """Convert `values` of any shape to contiguous float64; ParameterError if they are no real numbers."""
+    """`values` of any shape as contiguous float64; ParameterError if no real numbers."""
     array = as_array(values)
     if array is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
@@ -330,7 +329,7 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 
 
 def check_size(size: int, holdout: int, name: str = "values") -> None:
-    """DataError unless values outnumber the hold-out; their number is public."""
+    """DataError unless there are more values than the hold-out; their number is public."""
     if not size and not holdout:
         raise DataError(f"{name} has no entries: expected at least one value")
     if size <= holdout:
@@ -373,7 +372,7 @@ _FAMILIES: tuple[tuple[type, ...], ...] = (
 
 
 def one_family(entries: Iterable[Any]) -> bool:
-    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ..."""
+    """True if all entries but missing ones are of one kind, such as numbers or dates."""
     kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True
@@ -388,7 +387,7 @@ def one_family(entries: Iterable[Any]) -> bool:
 
 
 def _plain(entries: Sequence[Any]) -> Any:
-    """NumPy's scalars in one array, or beside others as Python's: long integers are not rounded to floats."""
+    """NumPy's scalars in one array, or beside others as Python's, which keeps long integers exact."""
     if isinstance(entries[0], np.datetime64):
         return np.array(entries, "datetime64[us]")
     if len(set(map(type, entries))) == 1:

@@ -1,4 +1,4 @@
-"""Files and pipes, by the end of their name or their first bytes, as tables or as numbers."""
+"""Files and pipes, by their suffix or first bytes, as tables or as numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeE
 class FileTable:
     """An open table, and ``read``, which returns batches of some columns; more than once if ``again``.
 
-    ``hint``: of text, how it was read, for messages about its columns.
+    ``hint``: how a text was read, for messages about its columns.
     """
 
     where: str
@@ -116,7 +116,6 @@ def scanned(dataset: Dataset, columns: Sequence[str]) -> Batches:
 
 
 def _named(path: str, batches: Iterable[Any], names: Sequence[str] | None = None) -> Batches:
-    """Batches, or columns of them; errors name the file."""
     with damage_named(path):
         for batch in batches:
             yield batch if names is None else batch.select(list(names))

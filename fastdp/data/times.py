@@ -1,4 +1,4 @@
-"""The one reader of times: a column of dates, datetimes, texts or numbers to instants in microseconds."""
+"""Columns of dates, datetimes, texts or numbers to instants in microseconds."""
 
 from __future__ import annotations
 
