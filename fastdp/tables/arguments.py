@@ -63,7 +63,7 @@ class Value:
 
 
 def ends_of(name: str, given: object) -> tuple[float, float]:
-    """Both ends of a bound or clip, from 0 if one is given; else ParameterError."""
+    """Ends of a bound or clip, from 0 if one is given."""
     if not isinstance(given, (tuple, list)):
         return 0.0, validation.positive(name, given)
     low, high = validation.ends(name, given)
@@ -95,7 +95,7 @@ class PrivateKeys:
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """Columns with bounds; ParameterError without a bound, or for another column."""
+    """Columns with bounds; ParameterError without one, or for another column."""
     names, _ = columns_of(statistics)
     if isinstance(bounds, Mapping):
         given = dict(bounds)
@@ -118,7 +118,7 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None; ParameterError if repeated or no text."""
+    """Column names from one, several or None, each once."""
     if given is None:
         return ()
     listed = [given] if isinstance(given, str) else given

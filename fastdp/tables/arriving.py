@@ -31,9 +31,9 @@ _NEVER = int(np.iinfo(np.int64).min)
 
 
 class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys and persons of rows; or the clock.
+    """Input of one call: instants, values (float64[c, n]), keys and persons; or the clock.
 
-    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's number or entries.
+    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple is one row's.
     """
 
     times: Integers
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Arriving:
-    """Reads calls: a batch of rows, or the clock."""
+    """Reads a batch of rows, or the clock."""
 
     plan: TablePlan
     time: Time
@@ -178,7 +178,7 @@ T = TypeVar("T")
 
 
 def _row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
-    """The only row of these columns, each entry read; None if rows are given otherwise."""
+    """The only row of these columns, or None."""
     if not names:
         return () if given is None else None
     columns = [given.get(each) for each in names] if type(given) is dict else [given]
@@ -187,7 +187,7 @@ def _row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> t
 
 
 def _only(column: Any) -> Any:
-    """The entry of a list or array of one as Python's (times: NumPy's); else None."""
+    """The entry of a list or array of one, or None."""
     listed = type(column) is list or (type(column) is np.ndarray and column.ndim == 1 and column.dtype.kind in "iufM")
     if not listed or len(column) != 1:
         return None
@@ -200,7 +200,7 @@ def _is_int64(entry: Any) -> bool:
 
 
 def _instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
-    """Instant of a datetime or its ISO text; with a zone only where windows have one."""
+    """Instant of a datetime or ISO text, or None."""
     entry = _only(times)
     if type(entry) is np.datetime64 and zone is None:
         entry = entry.astype(_TIMES).item()
@@ -226,7 +226,7 @@ def _name(keys: Any) -> str | int | None:
 
 
 def _person(persons: Any) -> tuple[int, int] | None:
-    """Digest of a person by an integer, or by a text with one spelling."""
+    """Digest of an integer, or of a text with one spelling."""
     entry = _only(persons)
     if _is_int64(entry):
         text = str(entry)

@@ -43,7 +43,7 @@ CLEAR, MANY_DROPPED = 3.0, 0.1
 
 
 def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key) -> Number:
-    """Add noise, bound to it, to `exact`, which a unit moves by at most `sensitivity`."""
+    """`exact` with noise bound to it; `sensitivity`: of a unit."""
     distribution = noise_distribution(noise, sensitivity, 1, budget)
     (noisy,) = _noisy(np.array([exact]), distribution, key.within(sensitivity, budget)).tolist()
     return Number(noisy, drawn(distribution).variance)
@@ -78,7 +78,7 @@ def best_candidate(
 class SizeCounts:
     """Rows by size of one column, each in one bin; a person's rows share :data:`WEIGHT` parts.
 
-    Bins: sizes above 0, sizes below 0, as the bound allows; zeros; values below and above the bound.
+    Bins: sizes above 0, sizes below 0, zeros, values below and above the bound.
     """
 
     def __init__(self, ends: tuple[float, float]) -> None:
@@ -90,7 +90,7 @@ class SizeCounts:
         self.counts: Integers = np.zeros(np.count_nonzero(self._edges > 0.0) + 3, np.int64)
 
     def add(self, rows: CellRows, place: int, span: tuple[int, int], each: Integers | None = None) -> None:
-        """Add values of windows [first, last); ``each``: number of rows of each one's person."""
+        """Add values of windows [first, last); ``each``: rows of their persons."""
         weight, sizes = (1, np.empty(0, np.int64)) if each is None else (WEIGHT, each)
         given = rows.windows, rows.codes, rows.values[place], *span, self._ends, self._edges
         if not window_sums.count_sizes(*given, weight, sizes, self.counts):
@@ -98,14 +98,14 @@ class SizeCounts:
 
 
 class Sizes(NamedTuple):
-    """Released rows by size of each sign, positive first; beyond the bounds; all rows."""
+    """Released rows by size: above 0, below 0, beyond the bounds, all."""
 
     sides: tuple[Side, ...]
     past: tuple[Number, Number]
     rows: Number
 
     def share_above(self, clips: Sequence[float]) -> float | None:
-        """Estimated share of rows above the clips; None if noise hides it."""
+        """Estimated share of rows above the clips, or None."""
         found = [*self.past, *(each.rows_above(clip) for each, clip in zip(self.sides, clips, strict=True))]
         above, deviation = sum(each.value for each in found), math.sqrt(sum(each.variance for each in found))
         if not self.rows.known or deviation > VAGUE * self.rows.value + above / 4.0:
@@ -125,7 +125,7 @@ def release_sizes(task: ColumnTask, exact: Integers, key: Key, counted: Number |
 
 
 def expected_sizes(task: ColumnTask, rows: float, mean: float) -> Sizes:
-    """Expected sizes of exponential values of this mean; each person has k of the rows."""
+    """Sizes expected of exponential values with this mean."""
     unit, found = Unit(task.contributions, float(task.contributions) if task.weighs else None), list[Floats]()
     for size, end in ((mean, task.ends[1]), (-mean, -task.ends[0])):
         if end > 0.0:
@@ -165,7 +165,7 @@ def moved_by_tail(task: ColumnTask, choice: Choice) -> int:
 def tail_of(
     shares: Shares, name: str, sizes: Sizes, choice: Choice | None = None, number: Number | None = None
 ) -> Tail:
-    """Released facts beyond the body of a column; ``choice``: None of a known clip."""
+    """Released facts beyond a column's body; ``choice``: None of a known clip."""
     column, task, clips = shares.plan.column(name), shares.task(name), None
     if choice is None:
         clip = next(q.ends for q in shares.quantities if q.column == name and q.name in FIRST_SUMS)
@@ -185,7 +185,7 @@ def tail_of(
 
 
 def ends_within(bound: tuple[float, float], clip: float) -> tuple[float, float]:
-    """Ends of values of sizes up to the clip; both 0 without one."""
+    """Ends of values of sizes up to the clip, or 0."""
     return (max(bound[0], -clip), min(bound[1], clip)) if clip else (0.0, 0.0)
 
 
@@ -203,7 +203,7 @@ def warn_of_past(column: str, tail: Tail) -> None:
 
 
 def warn_of_noise(shares: Shares, column: str, tail: Tail | None, measured: Measured | None) -> None:
-    """Warn if cells have no sums, or noise as large as most of them and 2 % of all together."""
+    """Warn if cells have no sums, or noise as large as most."""
     if tail is not None and tail.past:
         return
     if tail is not None and not tail.cells:
@@ -223,7 +223,7 @@ def warn_of_noise(shares: Shares, column: str, tail: Tail | None, measured: Meas
 
 
 def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
-    """Ways to less noise beside the number, from public and released numbers."""
+    """Ways to less noise beside the number."""
     plan, found = shares.plan, [f"a larger {argument(epsilon=...)}"]
     if tail is None or tail.cells or tail.largest is not None:
         found += ["longer windows"] * (plan.calendar is not None) + ["fewer keys"] * bool(plan.by)
@@ -262,8 +262,7 @@ def row_candidates(most: int) -> Integers:
 def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
     """Rows of a person and period that count, by noisy max over persons with more than 5 k rows.
 
-    `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of the number of dropped rows,
-    up to 4 k of a person, whose noise errs as much as rows beyond 5 k.
+    `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of the number of dropped rows.
     """
     candidates = row_candidates(most)
     above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")

@@ -26,7 +26,7 @@ from fastdp.validation import refusal
 
 
 def make_plan(statistics: Sequence[Statistic], time: Time | None, **given: Any) -> TablePlan:
-    """Plan a release and check it, without reading the table."""
+    """Plan of a release, checked, without reading the table."""
     return make_shares(statistics, time, **given).plan
 
 
@@ -42,7 +42,7 @@ def make_shares(
     delta: float = 0.0,
     levels: bool | None = False,
 ) -> Shares:
-    """Plan and shares of a release, checked without reading the table."""
+    """Plan and shares of a release, checked, without its table."""
     unit = _checked(unit)
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
@@ -99,7 +99,7 @@ def make_shares(
 
 
 def check_path(shares: Shares) -> None:
-    """Refuse a requested calendar that does not fit a finished table (ParameterError)."""
+    """ParameterError for a requested calendar that does not fit."""
     plan = shares.plan
     if plan.start is not None and plan.stop is not None and plan.asks_calendar:
         with_path(shares.settled(plan.start, plan.stop, *(max(1, len(plan.keys)) for _ in range(len(plan.by) + 1))))
@@ -112,7 +112,7 @@ def _checked(unit: Unit) -> Unit:
 
 
 def check_online(plan: TablePlan) -> None:
-    """Refuse a plan whose counted rows are unknown when windows close (ParameterError)."""
+    """ParameterError unless windows that close know their counted rows."""
     if plan.key_rule == "private" and any(each.kind == "reach" for each in plan.statistics):
         raise refusal(
             "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"
@@ -176,17 +176,17 @@ def aggregate(
     ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private statistics of a table's columns, by window of time and by key, from one budget.
+    """Private statistics of a table's columns, by window of time and key, from one budget.
 
     Parameters
     ----------
     frame : table
-        A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
-        or CSV (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
+        A data frame of pandas, polars or pyarrow, a LazyFrame, DuckDB relation, Arrow stream, path of Parquet or CSV
+        (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
         :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
-        "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
-        "nunique" (distinct entries) and "reach" (those so far) of each column; "*": "count", the number of rows.
+        "sum", "mean", "var" (without Bessel's correction), "std", "median", percentiles such as "p95", "nunique"
+        (distinct entries) and "reach" (those so far) of each column; "*": "count", the number of rows.
     time : str or Time, optional
         The column of times (dates, datetimes of one time zone or none, ISO texts), with ``every``; or a
         :class:`fastdp.Time`.  None: one number for all rows.
@@ -201,27 +201,26 @@ def aggregate(
     epsilon : float
         Privacy loss of one unit in all.
     unit : Rows or Person
-        Rows that one person may change; by default one.  With a Person up to 6 percent of the budget count rows and
-        dropped ones (:attr:`Table.dropped_rows`).
+        Rows that one person may change; by default one.  A Person's counted and dropped rows
+        (:attr:`Table.dropped_rows`) cost up to 6 percent of the budget.
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number (from 0), a pair (low, high), or a :class:`fastdp.Value`; a
-        single column needs no mapping.  Of a column's budget 15 percent count rows by size, which choose its clip
-        (:attr:`Table.clipped_rows`), and 5 percent measure the sum beyond it; with a given clip 1 percent counts
-        rows.
+        single column needs no mapping.  Rows by size choose its clip (:attr:`Table.clipped_rows`) for 15 percent of
+        its budget; the sum beyond it has 5 percent.
     delta : float
         Above 0, noise is Gaussian where its variance is smaller.  With ``by`` and without ``keys``, keys are private:
         a key of one unit alone appears with probability at most ``delta``.
     levels : bool or None
         True: totals of all keys, of each prefix of ``by`` and over all windows are measured too
-        (:meth:`Table.level`), while a cell's variance at most doubles; None: while it grows by at most a tenth;
-        False: cells alone.
+        (:meth:`Table.level`), while a cell's variance at most doubles, or (None) grows by at most a tenth; False:
+        cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
         Reserves the release before a row is read.
     stream : str, optional
-        The table's name, which a ledger needs.  Under one key each name has independent noise; tables without a name
-        share noise up to the first sum in which they differ.
+        The table's name, which a ledger needs.  Under one key, names have independent noise; tables without a name
+        share it up to the first sum in which they differ.
 
     Warns
     -----
@@ -397,7 +396,7 @@ def means(
 ) -> Table:
     """Private means of a column by window of time and key: :func:`aggregate` of its means.
 
-    Parameters as of :func:`totals`.  The column has .6 of epsilon, or .65 of rho, the number of rows the rest.
+    Parameters as of :func:`totals`.  The column has .6 of epsilon, or .65 of rho, the rows the rest.
 
     Examples
     --------

@@ -24,8 +24,8 @@ class Reached:
     """Entries of a column so far, 16 bytes each, and the keys in which they count: secret.
 
     ``entries``: digests, the first ``size`` of this state; ``cells``: an entry's number and a key, the first
-    ``held``; ``last``: by quantity, for the last windows of each height, :func:`released` numbers and secret exact
-    ones, int64[levels, 4, K].
+    ``held``; ``last``: :func:`released` and secret exact numbers of the last windows of each height, int64[levels, 4,
+    K].
     """
 
     entries: Numbers = field(default_factory=Numbers)
@@ -46,7 +46,7 @@ class Reached:
     def after(
         self, named: Integers, rows: EntryRows, quantities: Sequence[Quantity], span: tuple[int, int], plan: TablePlan
     ) -> tuple[Reached, dict[Quantity, Integers]]:
-        """State after windows [first, last), and its counter's sums; ``named``: rows' digests."""
+        """State after windows [first, last), and its counter's sums."""
         state, found, last = self, dict[Quantity, Integers](), dict[Quantity, Integers]()
         if (self.entries.size, self.cells.size) != (self.size, self.held):
             # Another state has more.
@@ -94,7 +94,7 @@ class Reached:
         return [part for kind, rows in listed for part in row_parts(rows, b"%b%d" % (kind, number))]
 
     def with_part(self, part: bytes, number: int, quantities: Sequence[Quantity], keys: int) -> Reached:
-        """State after a log's part of this column; ValueError for numbers out of range."""
+        """State after a log's part of this column."""
         kind, _, raw = part.partition(b":")
         name = kind.removesuffix(b"%d" % number)
         if name == kind or name not in (_ENTRIES, _CELLS, _LAST):

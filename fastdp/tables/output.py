@@ -52,7 +52,7 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
 
 
 def shown_rows(released: Released, depth: int) -> Flags:
-    """True for windows and nodes that are rows of the frame: bool[W, K]."""
+    """True for windows and nodes in the frame: bool[W, K]."""
     # A day that a zone leaves out has no length, and the next one's name.
     shown = np.repeat(np.diff(released.edges)[:, None] > 0, released.sizes[depth], axis=1)
     if released.begins is not None and depth == len(released.parents):
@@ -97,7 +97,7 @@ def whole_numbers(
 
 
 def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
-    """Integers near `wanted` that add up to parents' `totals`: largest remainders first."""
+    """Integers near `wanted` that add up to `totals`, by largest remainders."""
     width = totals.shape[1]
     sums, each = grouped(wanted, parents, width)[:, parents], np.bincount(parents, minlength=width)[parents]
     equal = np.broadcast_to(1.0 / each, wanted.shape).copy()
@@ -188,7 +188,7 @@ def description_of(path: Path) -> Path | None:
 
 
 def described(released: Released, answers: Answers, depth: int) -> list[tuple[str, str]]:
-    """Names and texts of clips, dropped shares, and missing or far ends."""
+    """Names and texts of clips, dropped shares and missing ends."""
     found = []
     for column, each in released.tails.items():
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"

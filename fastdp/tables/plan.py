@@ -40,7 +40,7 @@ Clips = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """A column of values: widest clip, which ``chooses`` narrows, bound, and other fields.
+    """A column's widest clip, which ``chooses`` narrows, bound and other fields.
 
     ``entries``: distinct entries are counted.
     """
@@ -105,7 +105,6 @@ class TablePlan:
 
     @property
     def online(self) -> bool:
-        """True if windows are released one by one."""
         return self.closes == "windows"
 
     @cached_property
@@ -134,7 +133,7 @@ class TablePlan:
 
     @cached_property
     def misfit(self) -> str | None:
-        """Change that a calendar in place of windows needs; None if it fits."""
+        """Change that a calendar needs; None if it fits."""
         if self.unit.basis == "windows":
             return "a Person with another basis"
         if self.unit.per_window is None:
@@ -147,12 +146,11 @@ class TablePlan:
 
     @cached_property
     def chooses_rows(self) -> bool:
-        """True if k, the number of a person's rows that count, is chosen privately."""
+        """True if k, a person's rows, is chosen privately."""
         return self.unit.rows == "auto"
 
     @cached_property
     def key_share(self) -> float:
-        """Share of the choice of private keys, where it has one."""
         assert self.private is not None  # noqa: S101 - asked for private keys alone
         return self.private.share or (0.25 if self.who is None else 0.5)
 
@@ -175,7 +173,6 @@ class TablePlan:
 
     @cached_property
     def most_keys(self) -> int:
-        """Keys in which a person counts, in reach."""
         listed = len(self.keys) if self.key_rule == "given" else MAX_CELLS
         return min(self.contributions, listed, self.unit.keys or listed)
 
@@ -186,7 +183,7 @@ class TablePlan:
 
     @cached_property
     def bounds_rows(self) -> bool:
-        """True if a statistic depends on which rows of a person count."""
+        """True if a statistic depends on persons' counted rows."""
         return self.who is not None and any(each.kind != "reach" for each in self.statistics)
 
     @property
@@ -198,7 +195,7 @@ class TablePlan:
         return most <= min(k, self.per_window or k)
 
     def is_person(self, name: str) -> bool:
-        """True for the column of persons, if it is asked for reach alone."""
+        """True for the column of persons, asked for reach alone."""
         return name == self.who and self.parts[name][0] == "reach"
 
     @property
@@ -213,7 +210,7 @@ class TablePlan:
         return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
-        """Plan with windows [first, last) and numbers of key prefixes; ParameterError if too many."""
+        """Plan with windows [first, last) and numbers of key prefixes."""
         keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
@@ -221,7 +218,6 @@ class TablePlan:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First window and the one after the last, as far as known."""
         return -(2**63) if self.start is None else self.start, 2**63 - 1 if self.stop is None else self.stop
 
     def has(self, windows: Integers) -> Flags:
@@ -234,7 +230,7 @@ class TablePlan:
         return next(column for column in self.columns if column.name == name)
 
     def with_values(self, values: Floats) -> Flags | None:
-        """Rows, bool[n], with finite values in each column that drops others (None: all)."""
+        """Rows, bool[n], with values where columns drop others (None: all)."""
         left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
         if not left:
             return None
@@ -246,7 +242,6 @@ class TablePlan:
 
     @cached_property
     def summed(self) -> list[ColumnPlan]:
-        """Columns whose values are added up."""
         return [column for column in self.columns if self.parts[column.name][0] in FIRST_SUMS]
 
     def place(self, name: str) -> int:
@@ -259,7 +254,6 @@ class TablePlan:
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """Names of the measured sums, by column."""
         # Where ends are public, and online, windows say nothing of each other.
         public = tuple(column.name for column in self.columns if column.given or self.online)
         found = _parts(self.statistics, tuple(column.name for column in self.columns), public)
@@ -270,11 +264,10 @@ class TablePlan:
 
     @property
     def by_period(self) -> bool:
-        """True if a period's windows are released together, under a key of its first window."""
+        """True if a period's windows are released together."""
         return self.asks_calendar and self.periods is not None
 
     def key(self, secret: Key) -> Key:
-        """Key of a release of these windows."""
         own = secret.bind(self)
         return own.within("period", self.start) if self.by_period and self.start is not None else own
 
@@ -333,7 +326,6 @@ class TablePlan:
         }
 
     def check_basis(self) -> None:
-        """ParameterError for a requested calendar that does not fit."""
         if self.asks_calendar and self.misfit is not None:
             raise self.refused_basis(self.misfit)
 
@@ -363,7 +355,7 @@ def _parts(
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
-    """Columns of values with bounds, then those of entries; ParameterError without a bound."""
+    """Columns of values with bounds, then those of entries."""
     found = []
     for name, value in bounds_of(statistics, bounds):
         bound = None if value.bound is None else ends_of("bound", value.bound)

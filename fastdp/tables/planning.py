@@ -67,9 +67,9 @@ class Expected:
     longer : dict of str to float
         Half-widths over a day, a week, a year.
     in_rows : bool
-        True of a quantile: errors are rows between it and the true one.
+        True of a quantile, whose errors are rows.
     drowned : str
-        Reason and remedies in a sentence, if the interval is as wide as the expected number; else empty.
+        Reason and remedies, if the interval is as wide as the expected number; else empty.
     """
 
     std_error: float
@@ -87,7 +87,7 @@ class Plan:
     Attributes
     ----------
     epsilon, confidence : float
-        Of one unit, and of the intervals.
+        Privacy loss of one unit, confidence of the intervals.
     unit, every : str
         The protected unit, and the windows' length (None: all rows).
     noise : "laplace" or "gaussian"
@@ -97,7 +97,7 @@ class Plan:
     shares : Shares or ArrayShares
         Cost of each number; ``print`` shows a table.
     size : int or None
-        Values of a finished array; None of a table.
+        Values of a finished array.
     ways : dict of str to float
         Of a person with bounded rows in most windows: the first statistic's standard error by noise in windows, and
         by a calendar (:class:`fastdp.Person`), with and without delta.
@@ -177,7 +177,7 @@ def plan(
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
 ) -> Plan:
-    """Accuracy of a release of a table or a finished array, before any data; costs no epsilon.
+    """Accuracy of a release of a table or finished array, before any data.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def plan(
     rows : float, optional
         Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
-        Value expected of a row, within the bound, by column.  With the expected rows, errors are those of the clip
-        that exponential values of this mean would get, and the plan says where noise hides them.
+        Value expected of a row, within the bound, by column: with the expected rows, errors are those of the clip
+        that exponential values would get, and the plan says where noise hides them.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
@@ -206,7 +206,7 @@ def plan(
     ------
     ParameterError
         For an argument out of range, both or none of ``epsilon`` and ``half_width`` or of ``statistics`` and
-        ``size``, or noise that hides even the expected numbers of all windows and keys together.
+        ``size``, or noise that hides even the expected numbers of all rows.
 
     Notes
     -----
@@ -301,7 +301,7 @@ def plan(
 def _settled(
     at: Callable[[float], Plan], epsilon: float | None, half_width: float | None, most: float = math.inf
 ) -> Plan:
-    """Plan at this epsilon, or at the least whose first half-width is small enough."""
+    """Plan at this epsilon, or at the least with this half-width."""
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
@@ -332,7 +332,7 @@ def _planned_array(
     confidence: float,
     epsilon: float,
 ) -> Plan:
-    """Errors of a finished array's total and of a partial sum, at their widest."""
+    """Errors of an array's total and of a partial sum, at their widest."""
     from fastdp.streams.array_plan import PART, plan_array
 
     if isinstance(bounds, Value) and bounds == Value(bounds.bound):
@@ -369,7 +369,7 @@ def _planned(
     *,
     beside: bool = False,
 ) -> Plan:
-    """Errors of a release; ``beside`` another plan, they may hide every number."""
+    """Errors of a release; ``beside`` another they may hide all numbers."""
     plan, first = shares.plan, shares.plan.start or 0
     # Noise in each window and key is that of the first ones; a calendar's depends on all.
     by_calendar = plan.misfit is None and windows <= MOST_WINDOWS
@@ -436,7 +436,7 @@ def _planned(
 
 
 def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
-    """Size beside which an error is large; values of both signs may cancel to near 0."""
+    """Size beside which an error is large; signed values may cancel."""
     if statistic.column == ROWS:
         return abs(value)
     column = plan.column(statistic.column)
@@ -448,7 +448,7 @@ def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> f
 
 
 def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected], rows: float) -> None:
-    """Refuse noise that hides every number, even that of all windows and keys."""
+    """ParameterError for noise that hides all numbers, even their sum."""
     told, span, plan = "", (np.array([0]), np.array([released.edges.size - 1])), released.shares.plan
     for each in released.statistics:
         expected = errors[each.name]
@@ -483,7 +483,7 @@ def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) ->
 
 
 def _scale_of(mean: float | None, ends: tuple[float, float]) -> float:
-    """Scale of exponential values, clipped at the bound, that have this mean; of its sign."""
+    """Scale of exponential values, clipped at the bound, with this mean."""
     most = ends[1] if (mean or 0.0) > 0.0 else -ends[0]
     if not mean or most <= 0.0:
         return mean or 0.0

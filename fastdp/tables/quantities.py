@@ -66,7 +66,7 @@ class Quantity:
 
     @property
     def layers(self) -> int:
-        """Numbers of each cell, or of the table, that hold one row."""
+        """Numbers that hold one row, of a cell or the table."""
         return LEVELS if self.name == "table" else 1
 
     @property
@@ -75,11 +75,11 @@ class Quantity:
 
     @property
     def steps_per_square(self) -> float:
-        """Steps of ``resolution`` in one squared step of ``grid``: a power of 2."""
+        """Steps of ``resolution`` in a squared step of ``grid``."""
         return self.grid**2 / self.resolution
 
     def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
-        """Add rows' values to `sums`; False if one that counts is not finite."""
+        """Add rows' values to `sums`; False if one is not finite."""
         windows, keys = rows.windows, rows.codes
         if self.name == "count":
             window_sums.add_ones(windows, keys, first, sums)
@@ -97,7 +97,7 @@ class Quantity:
 
 
 class CellRows(NamedTuple):
-    """Rows that count: windows, keys (-1: not released), values float64[c, n]."""
+    """Counted rows: windows, keys (-1: not released), values float64[c, n]."""
 
     windows: Integers
     codes: Array

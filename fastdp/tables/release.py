@@ -41,7 +41,7 @@ Chosen = dict[str, tuple[Sizes, Choice]]
 
 @dataclass(frozen=True)
 class TableRelease:
-    """A release under the key of its composition, with the facts for a ledger."""
+    """A release under its composition's key, with a ledger's facts."""
 
     shares: Shares
     source: Source
@@ -95,7 +95,6 @@ class TableRelease:
         return self._choose(keys, ends, Part(held.once if plan.is_public else held.again))
 
     def of_persons(self, found: PersonRows, keys: Keys, ends: Ends) -> Released:
-        """The release of rows that are read."""
         plan, shares, key = self.plan, self.shares, self.key
         first, last = ends.found()
         plan.check_cells(last - first, 1)
@@ -113,7 +112,7 @@ class TableRelease:
     def _tally(
         self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None, rest: Rest
     ) -> Tally:
-        """Integers of the only part, or of all parts as an engine adds them up (None)."""
+        """Integers of the only part, or as an engine adds them up."""
         found = Tally(plan, keys.size, quantities, rest)
         if part is not None:
             return found.with_rows(part)
@@ -121,7 +120,6 @@ class TableRelease:
         return found.filled(self.source.add(Tallying(plan, hashing_of(self.key), quantities, rest), plan.who))
 
     def _choose(self, keys: Keys, ends: Ends, part: Part | None, weights: Integers | None = None) -> Released:
-        """Choose keys and clips; ``weights``: those of persons by key."""
         plan, shares = self.plan, self.shares
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
@@ -220,7 +218,6 @@ class TableRelease:
         return choices.tail_of(shares, name, *found, number)
 
     def _residual(self, shares: Shares, q: Quantity, exact: Integers) -> Number:
-        """Norm that the calendar leaves of a quantity's sums."""
         assert shares.plan.basis is not None  # noqa: S101 - called with one
         key = self.key if q.column == ROWS else self._key_of(shares.plan, q.column)
         given = q.sensitivity * shares.moved_by("residual"), shares.helper("residual", q.column), shares.plan.noise
@@ -232,7 +229,6 @@ class TableRelease:
 
 
 def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
-    """Clips between which the sum beyond a body lies."""
     found: dict[str, tuple[float, Floats]] = {}
     for name, choice in chosen.items():
         grid, bound = shares.grids[name], shares.plan.column(name).ends
@@ -252,7 +248,7 @@ RARE = 0.05
 
 
 def warn_of_cells(found: Released, *, given: bool) -> bool:
-    """Warn of windows by a wrong clock, or of given keys without rows; False if without need."""
+    """Warn of a wrong clock, or of keys without rows; True if so."""
     firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
     if not firsts or not found.sums[0].steps.size:
         return False

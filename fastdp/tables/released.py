@@ -40,7 +40,7 @@ class Measured:
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped."""
+    """Released numbers of persons' counted and dropped rows."""
 
     counted: Number
     dropped: Number
@@ -56,7 +56,7 @@ class RowNumbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Everything that was released of a table; nothing is private."""
+    """Everything that was released of a table."""
 
     #: int64[W + 1]. Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock; 0 and 1
     #: without times.
@@ -97,7 +97,7 @@ class Released:
     residuals: tuple[Number, ...] = ()
 
     def since(self, begins: Integers) -> Released:
-        """The same without windows of keys before their numbers in `begins`."""
+        """The same without windows of keys before `begins`."""
         early = np.arange(self.edges.size - 1)[:, None] < begins
         if not early.any():
             return self
@@ -123,7 +123,7 @@ class Released:
 
     @property
     def in_windows(self) -> tuple[Measured, ...]:
-        """Sums in each window; by a calendar with the noise that its windows have."""
+        """Sums in each window; by a calendar with its windows' noise."""
         basis = self.shares.plan.basis
         if basis is None:
             return self.sums
@@ -173,7 +173,7 @@ def released_of(
 
 
 def unknown_tails(plan: TablePlan, quantities: Sequence[Quantity], *, expected: bool = False) -> dict[str, Tail]:
-    """Tails of clips without counted rows beyond; ``expected``: there are none."""
+    """Tails of clips without counted rows beyond."""
     found = {}
     for q in quantities:
         if q.name in FIRST_SUMS:

@@ -1,4 +1,4 @@
-"""Shares of the budget, the noise that each buys, and steps of the grids: computed once from a plan.
+"""Shares of the budget, the noise that each buys, and steps of the grids, from a plan.
 
 Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, and the rows ("*"), divide
 the rest by weight; in a column come :data:`OF_COLUMN`, then its sums and counts, equally.
@@ -83,7 +83,7 @@ HEADS = ("purpose", "of", "level", "loss", "share", "a unit moves")
 
 
 class Line(NamedTuple):
-    """One released choice, number or vector: its loss, and sensitivities by which a unit moves it."""
+    """A released choice, number or vector: loss, and sensitivities moved."""
 
     purpose: str
     column: str
@@ -96,11 +96,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnTask:
-    """Public numbers on which the choices about one column depend.
+    """Public numbers for the choices about one column.
 
-    ``ends``: of the sizes; ``weighs``: with persons; ``sizes``: loss of the rows by size; ``noise``, ``errors``: its
-    kind, and its deviations a unit of length; ``cells``, ``together``: windows and keys, and windows in the sums that
-    users add up.
+    ``ends``: of the sizes; ``weighs``: with persons; ``sizes``: loss of rows by size; ``noise``, ``errors``: kind and
+    deviations; ``cells``, ``together``: windows and keys, and windows in usual sums.
     """
 
     column: str
@@ -116,12 +115,11 @@ class ColumnTask:
 
     @property
     def parts(self) -> int:
-        """Parts of one unit of a bin."""
         return WEIGHT if self.weighs else 1
 
     @property
     def least(self) -> float:
-        """Least clip: none lies below both ends of the bound."""
+        """No clip lies below both ends of the bound."""
         low, high = self.ends
         return 1.5 * max(low, -high, 0.0)
 
@@ -165,11 +163,10 @@ class Shares:
         return next(iter(self.levels))
 
     def level_of(self, quantity: Quantity) -> Level:
-        """Level of counts: that of the cells, or of all keys in each window."""
         return Level(0, True) if quantity.name == "reach" else self.cells
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a choice or number; 0 if there is none."""
+        """Loss of a helper; 0 if there is none."""
         return self.helpers.get((purpose, column), 0.0)
 
     def loss_of(self, quantity: Quantity, level: Level | None) -> float:
@@ -181,7 +178,7 @@ class Shares:
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def moved_by(self, purpose: str) -> int:
-        """Most by which a unit moves a helper's numbers, the tail's in lengths."""
+        """Most by which a unit moves a helper (the tail: in lengths)."""
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
@@ -195,11 +192,10 @@ class Shares:
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """Those at the widest clips."""
         return self.quantities_at({})
 
     def quantities_at(self, clips: Clips) -> list[Quantity]:
-        """Sums, the rows, and counts, in the order of their noise, at these clips."""
+        """Sums, the rows, and counts at these clips, in noise's order."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
             names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
@@ -227,7 +223,7 @@ class Shares:
         return [*sums, *([Quantity("count")] if plan.counts_rows else []), *counts]
 
     def log_variance(self) -> float:
-        """Sum of logarithms of cells' variances, in squared changes by one row."""
+        """Sum of logarithms of cells' variances in sensitivities."""
         deviations = (_deviation(self.moved(each, True), gaussian=self.gaussian) for each in self.quantities)
         losses = (self.loss_of(each, self.cells) for each in self.quantities)
         return sum(2.0 * math.log(deviation / loss) for deviation, loss in zip(deviations, losses, strict=True))
@@ -246,7 +242,7 @@ class Shares:
         )
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the numbers that choose keys, all at once."""
+        """Noise and threshold that choose keys, all at once."""
         plan = self.plan
         if plan.who is None or plan.selects_cells:
             distribution: Distribution
@@ -263,7 +259,7 @@ class Shares:
     # Refusals before any row is read.
 
     def check_sums(self) -> None:
-        """ParameterError for a sum's noise that cannot be drawn, however narrow the clip."""
+        """ParameterError for a sum's noise that cannot be drawn."""
         for quantity, level in itertools.product(self.quantities, self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
@@ -291,7 +287,7 @@ class Shares:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """All that is released, in the guarantee's order: sums by level, counts, helpers."""
+        """All that is released: sums by level, counts, helpers."""
         plan, found = self.plan, list[Line]()
         for level in self.levels if self.knows_levels else [None]:
             for q in (each for each in self.quantities if not each.counts):
@@ -313,11 +309,10 @@ class Shares:
         return tuple(found)
 
     def share(self, line: Line) -> float:
-        """Share of epsilon, or of rho."""
         return (line.loss / self.loss) ** (2 if self.gaussian else 1)
 
     def __getitem__(self, purpose: str) -> float:
-        """Share of all lines of a purpose, such as "sums", "counts" or "keys"; KeyError for another."""
+        """Share of a purpose, such as "sums" or "keys"; else KeyError."""
         found = [self.share(line) for line in self.lines if line.purpose == purpose]
         if not found:
             raise KeyError(f"{purpose!r}: expected one of {', '.join(self.keys())}")
@@ -327,12 +322,10 @@ class Shares:
         return iter(self.keys())
 
     def keys(self) -> list[str]:
-        """Purposes of the lines, each once."""
         return list(dict.fromkeys(line.purpose for line in self.lines))
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Texts of the lines, by :data:`HEADS`."""
         rows: list[tuple[str, ...]] = []
         for line in self.lines:
             of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
@@ -356,7 +349,7 @@ class Shares:
 
 
 def shares_of(plan: TablePlan) -> Shares:
-    """All numbers of a plan; ParameterError for keys that take nearly all."""
+    """All numbers of a plan; ParameterError for greedy keys."""
     gaussian = plan.noise == "gaussian"
     key_delta, noise_delta = deltas_of(plan)
     loss = _zcdp_loss(plan.epsilon, noise_delta) if gaussian else plan.epsilon
@@ -444,7 +437,7 @@ def shares_of(plan: TablePlan) -> Shares:
 
 
 def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
-    """Most by which a unit moves a calendar's numbers of all keys."""
+    """Most by which a unit moves a calendar's numbers."""
     k, keys = plan.contributions, (plan.nodes or (1,))[-1]
     return basis.moved(l2_square(k, plan.per_window), min(k, keys, plan.unit.keys or keys), gaussian=gaussian)
 
@@ -473,7 +466,7 @@ def with_noise(plan: TablePlan) -> Shares:
 
 
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
-    """Delta of the choice of keys, and of Gaussian noise."""
+    """Deltas of the choice of keys and of Gaussian noise."""
     gaussian = plan.noise == "gaussian"
     # Keys by persons' weights and Gaussian sums are proved together, for all of delta.
     weighed = plan.who is not None and not plan.selects_cells
@@ -511,7 +504,7 @@ def _deviation(moved: int, *, gaussian: bool) -> float:
 
 
 def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction], bool]:
-    """Share of each level, the cells' first; False if they follow from numbers not known yet."""
+    """Share of each level, cells first; False if not known yet."""
     cells = Level(len(plan.by), True)
     if plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar):
         return {cells: Fraction(1)}, True
@@ -522,7 +515,7 @@ def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction
 
 
 def _together(plan: TablePlan) -> float:
-    """Windows in the sums for which the clip is chosen (:data:`SPANS`)."""
+    """Windows in the sums that the clip is chosen for."""
     if plan.calendar is None:
         return 1.0
     length = plan.calendar.edge(1) - plan.calendar.edge(0)
@@ -531,7 +524,7 @@ def _together(plan: TablePlan) -> float:
 
 
 def _steps(value: float, grid: float) -> int:
-    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
+    """A bound in steps, rounded towards 0, at least 1 unless 0."""
     top, bottom = abs(value).as_integer_ratio()
     steps, step = grid.as_integer_ratio()
     top, bottom = top * step, bottom * steps

@@ -1,8 +1,8 @@
-"""Clips, and intervals of sums, from noisy numbers of rows by size: functions of released numbers alone.
+"""Clips, and intervals of sums, from noisy numbers of rows by size (measured in ``docs/tables_proofs.md``).
 
-A row is in one bin of |value|, for each sign, with edges bound / 1.5^j.  These numbers give the clip c of the body,
-whose sums each cell has; the second clip c2, up to which one number of the table holds the excess; a model of the
-rest; and the most that noise may hide beyond c2.  Measured in ``docs/tables_proofs.md``.
+A row is in one bin of |value|, for each sign, with edges bound / 1.5^j.  These numbers give the body's clip, within
+which each cell has a sum; the second clip, up to which one number of the table holds the excess; a model of the rest;
+and the most that noise may hide beyond.
 """
 
 from __future__ import annotations
@@ -54,14 +54,13 @@ class Number(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Rows of a unit that count; ``per``: with persons, of weight 1, the estimated rows for one weight."""
+    """Rows of a unit that count; ``per``: of persons, estimated rows a weight."""
 
     rows: int = 1
     per: float | None = None
 
     @property
     def weight(self) -> float:
-        """Rows for one unit of a bin."""
         return 1.0 if self.per is None else self.per
 
     @property
@@ -70,7 +69,7 @@ class Unit(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Relative error of a sum by weights, where large values are of unusual persons."""
+        """Relative error of a sum by weights of unusual persons."""
         return 0.0 if self.per is None else max(self.rows / self.per - 1.0, 1.0 - 1.0 / self.per)
 
 
@@ -107,7 +106,7 @@ class Side:
 
     @cached_property
     def _standing(self) -> tuple[int, int]:
-        """First and last bin that stand out, alone or in a group; (size, -1) if none."""
+        """First and last bin that stand out; (size, -1) if none."""
         h, size = self.counts, self.edges.size
         sums, top, low = np.concatenate([[0.0], np.cumsum(h)]), size, -1
         for m, deviations in STANDS.items():
@@ -138,12 +137,10 @@ class Side:
 
     @cached_property
     def highest(self) -> float:
-        """Highest edge that stands out."""
         return float(self.edges[self._standing[0]]) if self.known else 0.0
 
     @cached_property
     def lowest(self) -> float:
-        """Lower edge of the last bin that stands out."""
         return float(self._lower[self._standing[1]]) if self.known else 0.0
 
     @cached_property
@@ -153,7 +150,7 @@ class Side:
     def beyond(self, clip: float) -> tuple[float, float, float]:
         """Sum and sum of squares of (size - clip)+ in bins that stand out, and the sum's variance.
 
-        Numbers keep their sign, as positive parts are biased; rows lie anywhere in their bin.
+        Numbers keep their sign, as positive parts are biased.
         """
         over = np.maximum(self._middles - clip, 0.0)
         sum_ = float((self.counts * over)[self._used].sum())
@@ -178,7 +175,7 @@ class Side:
         return fall, float(above[top] * (self._lower[top] / edges[top]) ** fall)
 
     def rest(self, clip: float) -> float:
-        """Modelled sum of (size - clip)+, clip at least the highest edge."""
+        """Modelled sum of (size - clip)+ from the highest edge on."""
         if not self.known or clip >= self.edges[0]:
             return 0.0
         fall, rows = self._fall
@@ -186,19 +183,18 @@ class Side:
         return float(rows * self.highest / (fall - 1.0) * (near - far))
 
     def rest_variance(self, clip: float, to: float | None = None) -> float:
-        """Variance of the modelled sum, up to another clip."""
         far = 0.0 if to is None else self.rest(to)
         return ((MODEL + self.unit.spread) * (self.rest(clip) - far)) ** 2
 
     def hidden(self, clip: float, deviations: float, power: int = 1) -> float:
-        """Most that (size - clip)+ to a power adds unseen, at one edge or over all, for any tail."""
+        """Most that (size - clip)+ to a power adds unseen, for any tail."""
         each = np.maximum(self.edges - clip, 0.0) ** power
         one = float((each * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
         together = float(each @ self.counts) + deviations * self.deviation * float(np.linalg.norm(each))
         return self.unit.most * max(one, together)
 
     def most_rows(self, clip: float, deviations: float) -> float:
-        """Most rows above the clip, at the edge where they would add most."""
+        """Most rows above the clip, where they would add most."""
         far = np.maximum(self.edges - clip, 0.0) * (np.maximum(self.counts, 0.0) + deviations * self.deviation)
         at = int(np.argmax(far))
         return self.unit.most * max(float(self.counts[at]), 0.0) + self.unit.most * deviations * self.deviation
@@ -210,7 +206,7 @@ class Side:
 
 
 class Noise(NamedTuple):
-    """Standard deviations, a step of length, of a cell's body (and without a tail), the tail, and one number."""
+    """Deviations of a body, of one without a tail, of the tail, of one number."""
 
     body: float
     alone: float
@@ -219,7 +215,7 @@ class Noise(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Clips; ``cells``: each cell has a sum; ``tail``: the table has a number up to ``second``."""
+    """Clips; ``cells``: cells have sums; ``tail``: the table has a number."""
 
     clip: float
     second: float
@@ -232,7 +228,7 @@ BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
 
 
 def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, least: float = 0.0) -> Choice:
-    """Clips, the lower at least ``least``, for sums over ``together`` of the cells."""
+    """Clips, from ``least`` on, for sums over ``together`` cells."""
     known, total = [each for each in sides if each.known], sum(each.total for each in sides)
     bound = max(float(each.edges[0]) for each in sides)
     if known:
@@ -246,7 +242,7 @@ def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, lea
 
 
 def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:
-    """Least mean squared error of a sum over so many cells, and its clip."""
+    """Least mean squared error of a sum, and its clip."""
     second, part = _second(known, 0.0, noise.tail), together / cells
     candidates = np.unique(np.concatenate([*(each.edges for each in known), [second]]))
     inside = ((candidates <= second) | (cells == 1)) & (candidates >= min(each.lowest for each in known))
@@ -265,7 +261,7 @@ def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> t
 
 
 def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
-    """Size from the highest edge on where errors of the number and of the model are equal."""
+    """Size at which errors of the number and the model are equal."""
     bound, known = max(float(each.edges[0]) for each in sides), [each for each in sides if each.known]
     if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
         return bound
@@ -294,17 +290,16 @@ class Beyond:
     signed: bool = False
 
     def hidden(self, confidence: float) -> tuple[float, float]:
-        """Most that noise hides below and above."""
         found = [each.hidden(self.choice.second, one_sided(confidence)) for each in self.sides]
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
     def unseen(self, part: Floats, confidence: float) -> tuple[Floats, Floats]:
-        """Most that noise hides in ranges with these parts of the table."""
+        """Most that noise hides in these parts of the table."""
         down, up = (unseen(part, most, self.span, confidence) for most in self.hidden(confidence))
         return down, up
 
     def loud(self, rows: Floats, confidence: float) -> Floats:
-        """Most that so many rows of the largest sizes add beyond the body."""
+        """Most that so many large rows add beyond the body."""
         clip, second = self.choice.clip, self.choice.second
         most, unseen = self.value + two_sided(confidence) * math.sqrt(self.variance), self.hidden(confidence)[1]
         bound = max((float(each.edges[0]) for each in self.sides), default=second)
@@ -322,8 +317,8 @@ class Beyond:
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Estimates of ranges, variances beside the body's noise, and ends about the true sums.
 
-        ``body``: sums, and half-widths by their noise, below and above; ``part``: share of each range in the table;
-        ``rows``: of windows that stand out, the most beyond the clip.
+        ``body``: sums, and half-widths by their noise, below and above; ``part``: of the table; ``rows``: most beyond
+        the clip, in windows that stand out.
         """
         (sums, below, above), quantile = body, two_sided(confidence)
         measured, variance = sums + part * self.value, self.variances(part)
@@ -352,7 +347,7 @@ class Beyond:
 
 
 def unseen(part: Floats, most: float, span: float, confidence: float) -> Floats:
-    """Share of `most` that noise hides in parts of the table, where single rows add up to `span`."""
+    """Share of `most` hidden in parts, where rows add up to `span`."""
     if not most:
         return np.zeros(part.shape)
     rows, quantile = part * (most / span), float(special.ndtri(max(0.5, 2.0 * confidence - 1.0)))
@@ -369,7 +364,7 @@ def beyond(
     unit: Unit,
     clips: Sequence[float] | None = None,
 ) -> Beyond:
-    """The sum beyond the body from the tail's number, if there is one, and the histogram.
+    """The sum beyond the body from the tail's number, if any, and the histogram.
 
     ``clips``: of the sides, where they differ.
     """
@@ -401,7 +396,7 @@ def _combined(one: float, variance: float, other: float, own: float) -> tuple[fl
 
 
 def parts(body: Floats, variance: float, others: Floats) -> Floats:
-    """Part of each cell in a sum: by positive sums as far as noise allows, else by others."""
+    """Part of each cell: by positive sums as noise allows, else `others`."""
     found = np.maximum(body, 0.0)
     whole = found.sum()
     if whole <= 0.0:
@@ -412,7 +407,7 @@ def parts(body: Floats, variance: float, others: Floats) -> Floats:
 
 
 def two_sided(confidence: float) -> float:
-    """Standard deviations of an interval about one Laplace or normal number, the wider."""
+    """Deviations of an interval about a Laplace or normal number, the wider."""
     return max(float(special.ndtri(0.5 + confidence / 2.0)), -math.log(1.0 - confidence) / math.sqrt(2.0))
 
 

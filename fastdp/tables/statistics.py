@@ -35,7 +35,7 @@ ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distin
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates, standard errors, and ends about the true answer (NaN: unknown): float64[q, K] each."""
+    """Estimates, standard errors and ends (NaN: unknown): float64[q, K] each."""
 
     estimate: Floats
     std_error: Floats
@@ -47,7 +47,7 @@ class Answer:
     def without(
         self, why: str, *, low: Flags | bool = False, high: Flags | bool = False, estimate: bool = False
     ) -> Answer:
-        """Replace ends, or all estimates, by NaN where the flags are true, for a reason."""
+        """Replace ends, or all estimates, by NaN where flags are true."""
         ends = [name for name, each in (("estimate", estimate), ("low", low), ("high", high)) if np.any(each)]
         if not why or not ends:
             return self
@@ -83,7 +83,7 @@ class Estimate:
 
 
 class View(Protocol):
-    """Released numbers of windows [start, stop) and nodes of a depth; KeyError for others."""
+    """Released numbers of windows [start, stop) and a depth; else KeyError."""
 
     @property
     def starts(self) -> Integers: ...
@@ -113,31 +113,31 @@ class View(Protocol):
         """False if the column has one number for the whole table."""
 
     def drowned(self, column: str) -> bool:
-        """True if noise hides the only number of a column, and its sizes."""
+        """True if noise hides a column's number, and its sizes."""
 
     def total(self, column: str) -> Estimate:
-        """Sums about the true values of counted rows; ends are NaN where unknown."""
+        """Sums about the true values of counted rows (NaN: unknown)."""
 
     def unclipped(self, part: Estimate, column: str) -> Estimate:
         """The first sum, with the measured sum beyond the clip."""
 
     def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
-        """Most that lies beyond the clips unseen, below and above (NaN: unknown), and a model of it."""
+        """Most that lies beyond the clips unseen (NaN: unknown), and a model."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
-        """Squares about a centre that values beyond the clip add, and the most of their squared excess."""
+        """Squares that values beyond the clip add, and the most of their excess."""
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
-        """The sum scaled up for dropped rows, as far as these are known."""
+        """The sum scaled up for known dropped rows."""
 
     def unknown(self, column: str) -> tuple[bool, bool]:
         """True for each end beyond which values are unknown."""
 
     def absent(self) -> str:
-        """Reason why unknown rows may be in no number; empty if there are none."""
+        """Reason why unknown rows may be missing, or empty."""
 
     def dropped(self) -> float:
-        """Most rows of persons that were dropped, where others are not missing."""
+        """Most dropped rows of persons, without missing others."""
 
     def histogram(self, column: str) -> Histogram: ...
 
@@ -147,12 +147,12 @@ class View(Protocol):
     def reach(self, column: str) -> tuple[Floats, Floats, DrawnNoise, bool]:
         """Released and noisy numbers so far, and draws in these, float64[3, q, K].
 
-        Then errors of released ones, [q, 1], the noise of a draw, and if all keys count.
+        Then errors, [q, 1], the noise of a draw, and if all keys count.
         """
 
 
 class Statistic(ABC):
-    """A statistic of one column.  Only :meth:`answer` and the first three lines have no defaults."""
+    """A statistic of one column; most members have defaults."""
 
     column: str
     kind: str
@@ -184,12 +184,12 @@ class Statistic(ABC):
 
     @abstractmethod
     def answer(self, view: View) -> Answer:
-        """Estimate, error and interval, and the true answer that they are about."""
+        """Estimate, error and interval."""
 
     def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float] | None:
-        """Standard error and half-width by the noise of counts; None: as :meth:`answer`.
+        """Standard error and half-width by the noise of counts, or None.
 
-        ``draws``: in a noisy reach; ``factor``: error of a released reach over that of a noisy one.
+        ``draws``: in a noisy reach; ``factor``: error of a released one over its.
         """
         return None
 
@@ -447,7 +447,7 @@ def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
 
 
 def needed(statistics: Sequence[Statistic], column: str) -> list[str]:
-    """Sums and counts of a column, in the order of their noise."""
+    """Sums and counts of a column, in their noise's order."""
     names = {name for each in statistics if each.column == column for name in each.needs}
     if "first" in names and "total" not in names:
         names.add("deviation")
@@ -466,7 +466,7 @@ def _between(low: Floats, high: Floats, count: Estimate) -> tuple[Floats, Floats
 
 
 def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:
-    """A sum by the number of rows, plus `centre`, within limits (Fieller's interval)."""
+    """A sum by the number of rows, plus `centre` (Fieller's interval)."""
     low, high = limits
     quantile = np.maximum(np.maximum(part.quantile, count.quantile), normal)
     size = np.maximum(count.value, 1.0)
@@ -485,7 +485,7 @@ def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float
 def dispersion(
     square: Estimate, first: Estimate, count: Estimate, centre: float, clip: tuple[float, float], normal: float
 ) -> Answer:
-    """Square / count less the squared mean, by the delta method, within the clip."""
+    """Square / count less the squared mean, by the delta method."""
     most, size = ((clip[1] - clip[0]) / 2.0) ** 2, np.maximum(count.value, 1.0)
     mean = first.value / size - centre
     raw = square.value / size - mean**2

@@ -69,9 +69,8 @@ class Table:
 
         Columns are ``window`` (its start) and the keys.  One statistic adds ``estimate``, ``std_error``, ``low``,
         ``high``, from the window's own sum, and ``revised``, ``revised_low``, ``revised_high``, from a model of all
-        windows of the key; of several each adds NAME, NAME_low, NAME_high, NAME_revised and so on, such as "kwh_sum".
-        A key column of such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the
-        schema's "fastdp" (pyarrow).
+        windows of the key; several add NAME, NAME_low, NAME_revised and so on, such as "kwh_sum".  A key column of
+        such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema (pyarrow).
         """
         family = self.released.family
         frame = FAMILIES[family](readable(self._arrow(), family))
@@ -116,7 +115,7 @@ class Table:
     def level(self, depth: int) -> Table:
         """The table of totals of the first ``depth`` key columns; 0: of all keys.
 
-        Numbers add up to the level above, measured or not.  Distinct entries have no levels, reach that of all keys.
+        Numbers add up to the level above.  Distinct entries have no levels, reach that of all keys.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
         if depth < len(self.released.parents) and not all(each.has_level(depth) for each in self.released.statistics):
@@ -137,7 +136,7 @@ class Table:
     def whole_numbers(self, *, revised: bool = False) -> Any:
         """A data frame of counts or sums as integers from 0 that add up over keys in each window.
 
-        ``revised``: from all windows.  ParameterError for several statistics, or no count or sum.
+        ``revised``: from all windows.  ParameterError unless the table has one count or sum.
         """
         if not self._one().adds_up:
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
@@ -147,13 +146,13 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Largest estimated share of rows beyond a column's clip; None for counts, online, or much noise."""
+        """Largest estimated share of rows beyond a column's clip; None if unknown."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 
     @property
     def dropped_rows(self) -> float | None:
-        """Estimated share of dropped rows, of at most 5 ``rows`` of a person; None without persons, and online."""
+        """Estimated share of dropped rows, at most 5 ``rows`` of a person; None if unknown."""
         return None if self.released.rows is None else self.released.rows.share
 
     @cached_property
@@ -202,8 +201,8 @@ class Table:
     ) -> tuple[Floats, Floats]:
         """Ends (low, high) about the true answer of :meth:`estimate`, with the given probability.
 
-        An end is NaN where released numbers say too little.  Revised ones follow from a model.  ParameterError also
-        unless ``confidence``, by default the table's, is in (0, 1).
+        An end is NaN where released numbers say too little.  ParameterError also unless ``confidence``, by default
+        the table's, is in (0, 1).
         """
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)

@@ -43,7 +43,6 @@ class Tail:
 
     @property
     def cells(self) -> bool:
-        """False if cells have no sums."""
         return self.choice.cells
 
     @property
@@ -53,7 +52,6 @@ class Tail:
 
     @property
     def signs(self) -> list[float]:
-        """Signs of the sides."""
         return [sign for sign, end in ((1.0, self.ends[1]), (-1.0, -self.ends[0])) if end > 0.0] if self.sides else []
 
     @property
@@ -62,7 +60,7 @@ class Tail:
 
     @cached_property
     def past(self) -> dict[int, int]:
-        """Released rows below (0) and above (1) the ends, where they stand out."""
+        """Released rows below (0) and above (1) the ends, if known."""
         found = {}
         for end, each in enumerate(self.outside):
             # A clip without a bound says nothing of values beyond it, but where they begin at 0.

@@ -28,9 +28,9 @@ class Tally:
     Attributes
     ----------
     sizes : dict of str to SizeCounts
-        Of columns that choose their clip; then of those with a known clip.
+        Of columns that choose their clip; then of the others.
     by_key : int64[K]
-        Rows of each key seen, where keys are learned; of one machine alone.
+        Rows of each key seen, where one machine learns keys.
     exact : list of int64
         Sums of cells, and counts (:class:`fastdp.tables.sums.Sums`).
     """
@@ -58,7 +58,6 @@ class Tally:
         return np.concatenate([each.ravel() for each in self._arrays])
 
     def filled(self, integers: Integers) -> Self:
-        """Set these numbers to another's ``integers``."""
         begin = 0
         for each in self._arrays:
             each[...] = integers[begin : begin + each.size].reshape(each.shape)
@@ -66,7 +65,6 @@ class Tally:
         return self
 
     def with_rows(self, part: Part) -> Self:
-        """Add the rows of a part."""
         for rows in part.read():
             if self._sums is not None:
                 self._sums.add(rows)
@@ -94,7 +92,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Tallying:
-    """Integers of a part that has all rows of its persons, on a worker, which knows no noise key."""
+    """Integers of a part with all rows of its persons, on a worker without noise keys."""
 
     plan: TablePlan
     hashing: bytes

@@ -46,10 +46,10 @@ class Windows(Publisher[WindowsState]):
         with ``delta``: a key is released once its noisy number of rows so far, or sum of persons' weights, passes a
         noisy threshold, and from then on, as a text (its type could be that of one row).
     unit : Rows or Person
-        As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
-        of least keyed hash count.  It needs ``per``; if a period has several windows also ``per_window``, and
-        ``rows`` of at least ``per_window`` times these.  With ``basis="calendar"``, or a curve, windows wait until
-        their period closes and are released together, as by :func:`fastdp.aggregate`: a period a call.
+        As for :func:`fastdp.aggregate`.  A :class:`fastdp.Person` needs ``per``; if a period has several windows also
+        ``per_window``, and ``rows`` of at least ``per_window`` times these.  Rows wait until their window closes;
+        then those of least keyed hash count.  With ``basis="calendar"``, or a curve, windows are released together
+        when their period closes: a period a call.
     bounds : dict, number, pair or Value
         Public clips of the columns: a bound is the clip, except for a calendar's windows.
     delta : float
@@ -140,12 +140,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def n_seen(self) -> int:
-        """Rows so far, for a restart, never to be published."""
+        """Rows so far, for a restart: never publish them."""
         return self._state.n_seen
 
     @property
     def late(self) -> int:
-        """Rows after their window (or period) was closed, never to be published."""
+        """Rows of closed windows: never publish them."""
         return self._state.late
 
     @single_caller

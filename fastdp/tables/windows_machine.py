@@ -55,9 +55,8 @@ _NO_ROWS = Waiting.none(0, merges=False)
 class WindowsState:
     """State between two calls; ``n_seen``, ``late``, ``waiting``, ``keys`` and ``reached`` are secret.
 
-    ``n_seen``: rows; ``calls``: calls that changed the state; ``closed``: first open window, by ``clock``
-    (microseconds); ``late``: rows of closed windows; ``waiting``: rows of open ones; ``keys``: private keys;
-    ``reached``: of each column with a reach.
+    ``calls``: calls that changed the state; ``closed``: first open window, by ``clock`` (microseconds); ``late``:
+    rows of closed windows; ``waiting``: rows of open ones; ``keys``: private keys; ``reached``: by column.
     """
 
     n_seen: Annotated[int, COUNT]
@@ -144,7 +143,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def _none(self) -> Waiting:
-        """No rows, of window, key, instant, person and values; merged: window, key, rows, sums."""
+        """No rows, of window, key, instant, person, values; or merged ones."""
         columns = 3 + len(self.quantities) if self.merges else 5 + len(self.plan.columns)
         return Waiting.none(columns, merges=self.merges)
 
@@ -193,8 +192,8 @@ class WindowsMachine(Machine[WindowsState]):
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, KeySet, Integers]:
         """State after the rows, and keys and exact sums of windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up if a person's rows are in one shard.  Private keys are those of these rows, with their
-        weights as the first sums; the state then forgets them.
+        Sums of shards add up if a person's rows are in one shard.  Private keys are those of these rows, with weights
+        as first sums; the state then forgets them.
         """
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
@@ -218,7 +217,7 @@ class WindowsMachine(Machine[WindowsState]):
     def appear(
         self, keys: OnlineKeys, window: int, cells: Sequence[tuple[list[list[str]], Integers]], key: Key
     ) -> tuple[OnlineKeys, Released]:
-        """Private keys after the next window, and its release; `cells`: each shard's keys and sums."""
+        """Private keys after the next window, and its release; `cells`: by shard."""
         numbers = []
         for names, _ in cells:
             keys, codes = keys.learned([arrow.array(column, "large_string") for column in names])
@@ -269,7 +268,7 @@ class WindowsMachine(Machine[WindowsState]):
         return state.calls
 
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
-        """Clock, whether the row is late, the row (None: it does not wait), and keys."""
+        """Clock, if the row is late, the row (None: not waiting), and keys."""
         moment, keys = batch.times.item(), state.keys
         calendar, clock = self.calendar, state.clock
         if self.delay is not None:
@@ -323,9 +322,9 @@ class WindowsMachine(Machine[WindowsState]):
     def _closed(
         self, state: WindowsState, first: int, key: Key, shard: bool = False
     ) -> tuple[WindowsState, list[Integers], KeySet, Integers | None]:
-        """State without windows from `first` on, their exact numbers, shown keys and where these begin.
+        """State without windows from `first` on, exact numbers, shown keys and their begins.
 
-        A `shard` shows all keys of these windows, with their weights before the sums.
+        A `shard` shows all keys of these windows, with weights before the sums.
         """
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
