@@ -27,9 +27,9 @@ RAMP = 0.6
 
 
 class _Solved(NamedTuple):
-    """Levels of the pieces between `edges`, sums before each edge, and the kernel's ``numbers``.
+    """Levels between `edges`, sums before each edge, and the kernel's ``numbers``.
 
-    ``plain``: levels without limits, and their sums, without the bias of those at 0.
+    ``plain``: levels and sums without the limit at 0 and its bias.
     """
 
     edges: Indices
@@ -41,7 +41,7 @@ class _Solved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArrayAnswer:
-    """Answer of :func:`fastdp.release`, from its released numbers; sums are in units of `scale`."""
+    """Answer of :func:`fastdp.release`; sums are in units of `scale`."""
 
     #: `size`, `block`: number of values, and of those in a block (the last one may be shorter).
     size: int
@@ -95,7 +95,7 @@ class ArrayAnswer:
         return edges
 
     def _smoothed(self, edges: Indices, sums: Floats) -> tuple[Indices, Floats]:
-        """Levels of blocks, with waves of a public season if sums show it, and their edges."""
+        """Levels of blocks, with waves of a public season, and their edges."""
         lengths, noise = np.diff(edges), float(self.variances[0])
         if self.season is not None:
             waves = find_waves(edges, sums, np.full(sums.size, noise), np.empty(0), self.size, self.season)
@@ -132,7 +132,7 @@ class ArrayAnswer:
 
     @property
     def cuts_off(self) -> bool:
-        """True if sums clipped to a public theta are certainly near it."""
+        """True if clipped sums are certainly near a public theta."""
         missing = self.total - CUT_OFF * self.threshold * self.size
         return self.clips and missing > CERTAIN * float(np.sqrt(self.variances[2]))
 
@@ -176,7 +176,7 @@ class ArrayAnswer:
         return errors
 
     def _tail(self, end: float, wide: float) -> tuple[float, float, float]:
-        """Mean of the sum above theta, and its ends, by the posterior or `wide` deviations."""
+        """Mean of the sum above theta, and its ends."""
         if self.threshold >= self.bound:
             return 0.0, 0.0, 0.0
         numbers, v_total = self._solved.numbers, float(self.variances[2])
@@ -195,7 +195,6 @@ class ArrayAnswer:
         return mean, min(low, mean), max(high, min(missing + wide * sd, beyond), mean)
 
     def _noise(self, lengths: Indices) -> Floats:
-        """Noise variance of the sums used by a range."""
         numbers, count = self._solved.numbers, max(self.sums.size, 1)
         v_clipped, v_block = float(numbers[kernel.V_CLIPPED]), float(self.variances[0])
         used = lengths * (count / self.size)
@@ -210,7 +209,7 @@ class ArrayAnswer:
         return least
 
     def _cut(self, first: Indices, last: Indices, wide: float, body: float) -> tuple[Floats, Floats]:
-        """Sums that may hide in cut blocks on either side; `body`: part of a level below theta."""
+        """Sums that may hide in cut blocks on either side."""
         edges, theta = self._edges, self.threshold
         lengths, count = np.diff(edges), max(self.sums.size, 1)
         levels = np.diff(self._before(edges)) / lengths

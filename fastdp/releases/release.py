@@ -172,7 +172,7 @@ class Release:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, stream: Any) -> Any:
-        """Release of one of many streams, by index or name; values of one stream."""
+        """Release of one of many streams, or values of one."""
         if self.ids is None:
             return self.values[stream]
         if isinstance(stream, slice):
@@ -250,7 +250,6 @@ class Release:
         return self._sums(*self._queries(starts, stops, streams))
 
     def _sums(self, whose: Indices, first: Indices, last: Indices) -> Floats:
-        """Sums of values, or of the nodes and blocks that answer in their place."""
         if self.ids is None:
             return self._reading.sums_over(first, last)
         if self.nodes is not None:
@@ -305,7 +304,7 @@ class Release:
 
     @validation.plain
     def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
-        """Root mean square error of :meth:`sum`, without that of clipping: float64[q]."""
+        """Root mean square error of :meth:`sum` without clipping: float64[q]."""
         return self._std_error(*self._queries(starts, stops, streams))
 
     def _std_error(self, whose: Indices, first: Indices, last: Indices) -> Floats:
@@ -316,7 +315,6 @@ class Release:
     def _each(
         self, whose: Indices, first: Indices, last: Indices, answer: Callable[..., Any], count: int = 1
     ) -> list[Floats]:
-        """Answer queries of many streams by each stream's own release."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             which = whose == stream
@@ -492,7 +490,7 @@ class Release:
 
     @property
     def revised(self) -> Self:
-        """The release with the answer given everything released so far; itself if that is its own."""
+        """The release with the answer given everything released so far."""
         if not self.online:
             return self
         values = self._told
