@@ -149,7 +149,7 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 
 @lru_cache(maxsize=64)
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
-    """Clock times of changes of the offset, int64[c], and offsets between, int64[c + 1]."""
+    """Changes of the offset by clock, int64[c], and offsets between, int64[c + 1]."""
     # A zone changes its clock at most once in a day or so.
     first, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
     days = [EPOCH + timedelta(day) for day in range(first, end)]
@@ -172,9 +172,9 @@ def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Int
 
 @lru_cache(maxsize=64)
 def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
-    """Digest of a zone's clock from a window's begin on (None: of all times); None if it equals UTC.
+    """Digest of a zone's clock from a window's begin on; None if it equals UTC.
 
-    Zones with the same clock have equal digests, whatever their names.
+    Zones with the same clock have equal digests.
     """
     if zone is None or zone.utcoffset(None) == timedelta():
         return None
@@ -212,9 +212,9 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
 
 
 def as_instants(name: str, values: Any, clock: Callable[[], Clock | None]) -> Integers | None:
-    """Microseconds of one or several public points in time, int64[q]; None if `values` are others.
+    """Microseconds of public points in time, int64[q]; None if `values` are others.
 
-    ``clock`` gives times and their zone; without times, points in time are a ParameterError.
+    ``clock`` gives times and their zone; without times ParameterError.
     """
     one = isinstance(values, POINTS)
     try:
@@ -258,7 +258,7 @@ class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
     Up to hours the length is fixed; longer spans run from local midnight to local midnight.  The origin begins a
-    span; for calendar units it is a date, for months and years the first of a month.
+    span; for calendar units it is a date, for months and years a first of a month.
     """
 
     def __init__(
@@ -302,7 +302,6 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:
@@ -315,7 +314,7 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def divides(self, longer: Calendar, begin: int) -> bool:
-        """True if spans of another calendar begin with one here, from an instant on, as far as zones are compared."""
+        """True if another calendar's spans begin with spans of this one."""
         if longer.fixed and not self.fixed:
             return False
         if longer.fixed:

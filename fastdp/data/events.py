@@ -29,7 +29,7 @@ USUAL = {
 
 
 class Events(NamedTuple):
-    """Points, float64[n, 2], appearances, bool[n], and instants in microseconds since 1970, int64[n]."""
+    """Points, float64[n, 2], appearances, bool[n], and microseconds, int64[n]."""
 
     points: Floats
     additions: Flags
@@ -38,7 +38,7 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSource:
-    """An open table of events; ``columns``: names by kind, known before a row is read."""
+    """An open table of events; ``columns``: names by kind."""
 
     where: str
     columns: dict[str, str]

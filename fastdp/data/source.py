@@ -37,8 +37,7 @@ class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
     ``read`` returns batches, more than once if ``again``; ``rows``: their number, if known.  An engine's ``add`` maps
-    a function of a source, and the column of persons, to the sum of its int64[n] over parts of the table, each with
-    all rows of its persons.
+    a function of a source to the sum of its int64[n] over parts of the table, each with all rows of its persons.
     """
 
     family: str
@@ -83,13 +82,13 @@ class Source:
 
 @dataclass(frozen=True)
 class EngineTable:
-    """A table whose rows an engine adds up: ``open`` is its :func:`open_source`, with ``add``."""
+    """A table that an engine adds up; ``open`` is its :func:`open_source`."""
 
     open: Callable[[Sequence[str]], Source]
 
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
-    """Columns of xarray's Dataset, a row for each measurement; DataError for several shapes."""
+    """Columns of xarray's Dataset, a row for each measurement."""
     variables = list(getattr(dataset, "data_vars", ()))
     # Of coordinates alone each measurement of the Dataset is a row.
     measured = [name for name in columns if name in variables] or variables
@@ -251,9 +250,9 @@ def _where_names_are(frame: Any) -> str:
 
 
 def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
-    """Time zone of a column of times, or None; ParameterError if its public type holds no times.
+    """Time zone of a column of times, or None; ParameterError if its type holds no times.
 
-    ``option``: option of :class:`fastdp.Time` by which entries are read: "unit", "format" or None.
+    ``option``: option of :class:`fastdp.Time` by which entries are read.
     """
     kind = source.schema[name]
     texts = isinstance(kind, (narwhals.String, narwhals.Categorical))
@@ -293,7 +292,7 @@ def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
-    """Arrow type of a column; None if unknown before rows are read."""
+    """Arrow type of a column, or None if unknown."""
     try:
         return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type
     except Exception:  # types that narwhals has no Arrow type for

@@ -104,7 +104,7 @@ class Csv:
 
 @contextmanager
 def damage_named(where: str) -> Iterator[None]:
-    """Turn readers' errors, whose words may quote a row, into one that names the file."""
+    """Turn readers' errors, which may quote a row, into one with the file's name."""
     try:
         yield
     except (DataError, ParameterError):
@@ -125,7 +125,7 @@ def damage_named(where: str) -> Iterator[None]:
 
 
 def pick(column: str | None, names: Sequence[str], where: str, kind: str = "column") -> int:
-    """Index of the column with this name, else this zero-based number; else ParameterError."""
+    """Index of the column with this name or number; else ParameterError."""
     if column is None and len(names) == 1:
         return 0
     if column is not None and list(names).count(column) == 1:
@@ -142,13 +142,13 @@ def not_utf8() -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Columns and their numbers, for a message; names like numbers, which may be data, are hidden."""
+    """Columns and their numbers, without names like numbers, which may be data."""
     shown = [f"{name!r} ({i})" if name[:1].isalpha() or name[:1] == "_" else str(i) for i, name in enumerate(names)]
     return ", ".join(shown[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
 def number(cell: str, decimal: str) -> float | None:
-    """The number in `cell`, NaN for a missing one; None for another text."""
+    """The number in `cell` (NaN: missing), or None."""
     if cell in NULLS:
         return float("nan")
     if decimal != ".":
@@ -185,7 +185,7 @@ class TextFile:
         self._truths: bool | None = None
 
     def _read_heading(self, lines: Sequence[bytes], *, numbers: bool) -> int:
-        """Read separator and names; return the number of lines above the rows."""
+        """Read separator and names; return the lines above the rows."""
         begin = next((i for i, line in enumerate(lines) if line.strip() and not self._is_comment(line)), len(lines))
         first = _decoded(lines[begin]) if begin < len(lines) else ""
         if "\0" in first:
@@ -219,7 +219,6 @@ class TextFile:
     # Blocks.
 
     def _pieces(self, file: Any) -> Iterator[bytes]:
-        """The text in UTF-8, then an empty piece."""
         read = file.read if self._live is None else file.read1
         piece = read(BLOCK)
         if not self.again and BINARY.match(piece):
@@ -238,7 +237,6 @@ class TextFile:
         yield b""
 
     def _blocks(self) -> Any:
-        """Blocks of whole lines, with the number of the first."""
         with ExitStack() as opened, damage_named(self.where):
             file: Any = sys.stdin.buffer if self._live is None else self._live
             if self.again:
@@ -283,7 +281,7 @@ class TextFile:
             yield from opened
 
     def _rows(self, block: bytes, line: int) -> Iterator[tuple[list[str], int, bytes]]:
-        """Rows with line and text (empty lines: empty rows); DataError for other widths."""
+        """Rows with line and text; DataError for other widths."""
         lines, before = block.splitlines(keepends=True), 0
         lines = [b"" if self._is_comment(each) else each for each in lines]
         rows = csv.reader(map(_decoded, lines), delimiter=self.separator)
@@ -302,7 +300,7 @@ class TextFile:
             raise DataError(f"{self.where}, line {line + before}: not CSV; expected rows of one separator") from None
 
     def _parsed(self, block: bytes, types: Mapping[int, Any], *, blank: bool = False) -> Any:
-        """Arrow table of some columns; a type of None is found; ``blank``: an empty line is an entry."""
+        """Arrow table of some columns; ``blank``: an empty line is an entry."""
         if self._comment is not None:
             block = self._comment.sub(b"", block)
         named = {str(i): kind for i, kind in types.items()}
@@ -381,7 +379,6 @@ class TextFile:
         return False
 
     def _table(self, block: bytes, line: int, types: Mapping[int, Any]) -> pa.Table:
-        """Rows of a block, whose types may be wider than before."""
         with suppress(ValueError):
             return self._parsed(block, types)
         wider = dict(types)
@@ -394,7 +391,7 @@ class TextFile:
         return self._parsed(block, wider)
 
     def _fault(self, block: bytes, line: int, index: int, kind: Any) -> DataError:
-        """An error that names the first line where a column has another type."""
+        """An error with the first line of another type."""
         rows = [each for each in self._rows(block, line) if each[0]]
 
         def fails(last: int) -> bool:
@@ -416,7 +413,7 @@ class TextFile:
     # Numbers.
 
     def numbers(self, column: str | None) -> Iterator[Floats]:
-        """Chunks of a column; NaN for missing entries, and blank lines between others in an only column."""
+        """Chunks of a column; missing entries are NaN."""
         if not self.names:
             return
         self._types()
@@ -458,7 +455,7 @@ def _decoded(line: bytes) -> str:
 
 
 def _is_wider(found: pa.DataType, before: pa.DataType) -> bool:
-    """True for a type that holds earlier entries too: missing ones, integers, or times."""
+    """True for a type that holds earlier entries too."""
     types = arrow.types
     if types.is_temporal(found) and types.is_temporal(before):
         return getattr(found, "tz", None) == getattr(before, "tz", None)

@@ -34,7 +34,7 @@ _DIGITS = r"^\s*\d+\s*$"
 
 
 def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of times, int64[n], and flags of those present (None: all)."""
+    """Instants of a column, int64[n], and flags of those present (None: all)."""
     column = _parsed(column, time)
     kind, present = column.type, None
     if column.null_count:
