@@ -19,7 +19,7 @@ __all__ = ["Job", "dask", "flink", "spark"]
 
 
 def _name_print() -> None:
-    """Make PyFlink's own ``print`` findable by name, without which numba does not load."""
+    """Name PyFlink's own ``print``, without which numba does not load."""
     home = sys.modules.get(builtins.print.__module__)
     if not hasattr(home, "print"):
         vars(home)["print"] = builtins.print

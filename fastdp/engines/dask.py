@@ -42,7 +42,6 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into: str) -> Foreign:
-    """Published rows of one partition; values break ties of `order`."""
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
@@ -111,7 +110,7 @@ def _added(
     work: Callable[[Source], Integers],
     who: str | None,
 ) -> Integers:
-    """Sum of `work` over parts of the table, each with all rows of its persons."""
+    """Sum of `work` over parts with all rows of their persons."""
     delayed = engine("dask", "dask").delayed
     read = partial(open_source, columns=columns)
     if who is not None and len(parts) > 1:

@@ -67,7 +67,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
 
     Notes
     -----
-    Rows wait in their shard's ``ListState``.  The end of a bounded input is no public time and closes no window.
+    The end of a bounded input is no public time and closes no window.
     """
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     states = engine("flink", "pyflink.datastream.state")

@@ -56,8 +56,8 @@ class Job:
 
     Notes
     -----
-    For any workers, shards and batches, stream ``id`` equals that of one :class:`fastdp.Fleet` with ``key=job.key``.
-    A pickled job holds the secret's location, a sealed state no secret.
+    For any workers and batches, stream ``id`` equals that of a :class:`fastdp.Fleet` with ``key=job.key``. A pickled
+    job holds the secret's location, a sealed state no secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost another release of later
     values (``docs/noise.md``, section 2).
@@ -159,7 +159,7 @@ class Job:
 
     @validation.plain
     def from_bytes(self, state: bytes) -> Fleet:
-        """Fleet of a sealed `state`; StateError for a damaged or other one."""
+        """Fleet of a sealed `state`; StateError for another one."""
         return Fleet._opened(state, self.seal, type(self.machine), self._empty)
 
     def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
@@ -236,7 +236,7 @@ def key_of(row: Row) -> str:
 
 
 def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Row]]:
-    """State after a row of one or several numbers, and the published row, if any."""
+    """State after a row of numbers, and the published row, if any."""
     key, value, *others = row
     many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
     values = value if many else [value]
@@ -272,7 +272,7 @@ def engine(extra: str, module: str) -> Foreign:
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """True if noise is bound to earlier values; users' own must be (``docs/tutorials/own_mechanism.md``)."""
+    """True if noise is bound to earlier values, as users' own must be."""
     if not isinstance(machine, Schedule):
         return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
             "fastdp."

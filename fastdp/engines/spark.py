@@ -39,12 +39,8 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     ----------
     frame : pyspark.sql.DataFrame
         Rows of many streams, stored, so that a repeated task reads the same.
-    job : Job
-        Mechanism, name and location of the secret.
-    id, order, value : str
-        Columns of ids (texts or integers), order within the stream, and values.
-    into : str
-        The column to add, of doubles.
+    job, id, order, value, into
+        As for :func:`fastdp.engines.dask.release`.
 
     Returns
     -------
@@ -245,11 +241,11 @@ def table(frame: Foreign) -> EngineTable:
     Returns
     -------
     EngineTable
-        As :func:`fastdp.engines.dask.table`; the release is bit for bit one machine's.
+        As :func:`fastdp.engines.dask.table`.
 
     Notes
     -----
-    The cluster's operator sees sums without noise.  Of Spark's errors about a row only the kind is shown.
+    The cluster's operator sees sums without noise.  Of Spark's errors about rows the kind alone is shown.
     """
     return EngineTable(partial(_open, frame))
 

@@ -84,7 +84,7 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
 
 
 def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | None]:
-    """Part of each row's person, whatever its spelling, and rows that have one (None: all)."""
+    """Part of each row's person, and flags of rows with one."""
     digests, named = digests_of(persons)
     return (digests[:, 0].view(np.uint64) % np.uint64(parts)).astype(np.int64), named
 
@@ -98,9 +98,9 @@ def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[i
 def _read(
     job: Job, rows: Sequence[Mapping[str, object]], call: Callable[[Columns], T]
 ) -> Iterator[tuple[Sequence[int], T]]:
-    """Indices of rows, by parts that are accepted together, with `call`'s answer to their columns.
+    """Indices of rows, by parts that are accepted together, with `call`'s answer.
 
-    A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
+    A row that is not accepted alone is dropped and logged, so that it cannot stop the job.
     """
     waiting: list[Sequence[int]] = [range(len(rows))] if len(rows) else []
     while waiting:
@@ -144,7 +144,7 @@ class Shard:
                 self._state = self._machine.unpack(content, self._key)
 
     def add(self, rows: Columns) -> None:
-        """Add rows, which wait for the clock; rows of closed windows are dropped."""
+        """Add rows; those of closed windows are dropped."""
         plan, times = self._machine.plan, rows[self._machine.time.column]
         if not len(times):
             return
@@ -159,7 +159,7 @@ class Shard:
             pass
 
     def advance(self, to: Instant) -> list[Placed]:
-        """Move the clock and return this shard's share of each window that ends by then."""
+        """Move the clock; return the shard's shares of closed windows."""
         machine, found = self._machine, list[Placed]()
         batch, edge = machine.read(None, None, None, None, to), machine.calendar.edge
         stops = range(self._state.closed + SPAN, machine.calendar.number(batch.to), SPAN)
@@ -171,7 +171,7 @@ class Shard:
 
     @property
     def next_end(self) -> int:
-        """End of the first open window, in milliseconds since 1970, rounded up; END after the last."""
+        """End of the first open window, in milliseconds since 1970, or END."""
         first, closing = self._state.closed, self._machine.closing
         return END if first == closing.stop else -(-closing.calendar.edge(first + 1) // 1000)
 
@@ -195,8 +195,8 @@ class Shard:
 def merge(job: Job, shards: int, state: bytes | None, *shares: bytes) -> tuple[bytes | None, list[Placed | Released]]:
     """State of a place with more shares (None: it is done), and the rows that are due.
 
-    A place is a window; with private keys its shares become one for each part of the keys, the next place.  A
-    repeated share changes nothing.
+    A place is a window; with private keys its shares then go to parts of the keys, the next places.  A repeated share
+    changes nothing.
     """
     machine, opened = machine_of(job), [_open(job, each, shards) for each in (state, *shares) if each is not None]
     have = opened[0]
@@ -226,7 +226,6 @@ def merge(job: Job, shards: int, state: bytes | None, *shares: bytes) -> tuple[b
 
 
 def _appear(job: Job, shards: int, opened: Sequence[Json]) -> tuple[bytes, list[Released]]:
-    """State of a part of private keys, with running weights, and rows of windows that are due."""
     machine, out = machine_of(job), list[Released]()
     begun = {"part": opened[0]["part"], "next": machine.plan.start or 0, "keys": [], "waiting": []}
     have = opened[0] if "next" in opened[0] else begun
@@ -268,7 +267,7 @@ def _published_columns(table: Table) -> Foreign:
 
 
 def clock(job: Job, watermark: int) -> datetime | None:
-    """The engine's watermark, in milliseconds, as a time; None at the input's end."""
+    """The engine's watermark as a time; None at the input's end."""
     if abs(watermark) >= END:
         return None
     moment = datetime.fromtimestamp(watermark / 1000, UTC)
