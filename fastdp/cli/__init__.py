@@ -25,8 +25,6 @@ COMMANDS = {name: (told["module"], told["about"]) for name, told in TEXTS["comma
 
 
 class _Group(click.Group):
-    """Commands of the package, and of other packages' entry points."""
-
     @cached_property
     def _added(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group="fastdp.commands")}
@@ -43,7 +41,6 @@ class _Group(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write names and first sentences, without loading the commands."""
         added = {name: self.get_command(ctx, name) for name in self._added if name not in COMMANDS}
         told = {name: sentence for name, (_, sentence) in COMMANDS.items()}
         told |= {name: command.get_short_help_str(80) for name, command in added.items() if command is not None}

@@ -56,7 +56,7 @@ def _command(name: str, publics: Mapping[str, Public], run: Any, more: list[clic
 
 
 def source_of(given: Json, *, twice: bool = False) -> Any:
-    """The input as functions take it, a :class:`fastdp.Csv` if an option describes one.
+    """The input, as a :class:`fastdp.Csv` if an option describes one.
 
     `twice`: standard input is held in memory.
     """
@@ -80,7 +80,7 @@ Rows = Callable[[IO[bytes]], object]
 
 
 def _publish(command: str, given: Json, described: Any, call: Callable[[State, Any], tuple[Any, Rows, Json]]) -> None:
-    """Check all paths, `call` under state and ledger, and write file, picture and summary."""
+    """Check paths, `call` under state and ledger, write results."""
     begin, out = time.perf_counter(), given["output"]
     check_apart(paths(given))
     state = State(command, given)
@@ -153,7 +153,6 @@ def _to_standard(write: Rows) -> None:
 
 
 def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
-    """Answer each line at once; with ``--state`` continue an earlier run."""
     check_apart(paths(given))
     own, path = chosen_key(given), given["state"]
     publisher = public(**options, key=stream_key(own or Key.random(), given["stream"]))
@@ -214,7 +213,6 @@ def _table(kind: str, **given: Any) -> None:
 
 
 def _keys(frame: Any, by: list[str], texts: tuple[str, ...], private: object) -> Json:
-    """Argument ``keys``, with entries of their columns' types."""
     if not texts:
         return {}
     if not by or private is not None:

@@ -44,7 +44,7 @@ _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 @dataclass(frozen=True)
 class Parameter:
-    """Option of parameter ``of``, or of a field of its records; ``columns``: a value for each column."""
+    """Option of parameter ``of``, or of its records' fields; ``columns``: by column."""
 
     name: str
     of: str
@@ -63,7 +63,7 @@ class Parameter:
 
 
 def parameters(public: Public) -> list[Parameter]:
-    """Options of a function, method, class or record, in its signature's order."""
+    """Options of a function, method, class or record, in order."""
     found: dict[str, Parameter] = {}
     hints, renamed = _hints(public), RENAMED.get(public.__name__, {})
     for name, given in inspect.signature(public).parameters.items():
@@ -99,7 +99,6 @@ def _is_record(hint: Hint) -> bool:
 
 
 def _hints(public: Public) -> dict[str, Hint]:
-    """Types by parameter, of a record where the constructor takes its fields."""
     if dataclasses.is_dataclass(public):
         return get_type_hints(public)
     made = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
@@ -113,7 +112,7 @@ def _arms(hint: Hint) -> list[Hint]:
 
 
 def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
-    """Meaning of a parameter by this docstring, or by one that it refers to."""
+    """Meaning of a parameter by this docstring or a referenced one."""
     own, head = meanings(public), (inspect.getdoc(public) or "").partition("Parameters\n---")[0]
     text = own.get(name, "")
     # Without an entry of its own the parameter is one of "others", or of the call that the first lines name.
@@ -133,7 +132,7 @@ SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIG
 
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
-    """Reader of one type, which raises ValueError, and its word in help; None for objects."""
+    """Reader of one type and its word in help; None for objects."""
     origin, inner = _origin(arm), get_args(arm)
     if origin is Literal:
         return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
@@ -162,7 +161,7 @@ def _pair(text: str, kind: Reader) -> tuple[Any, ...]:
 
 
 class Entry(click.ParamType):  # type: ignore[type-arg]
-    """Text read as the first fitting type; by columns as (column, value), column None for all."""
+    """Text as the first fitting type; by columns as (column or None, value)."""
 
     name = "entry"
 
@@ -188,7 +187,7 @@ class Entry(click.ParamType):  # type: ignore[type-arg]
 
 
 def options(publics: Mapping[str, Public]) -> list[click.Option]:
-    """Options of a command that calls one of `publics`, by name of the method (``""``: the only one)."""
+    """Options of a command that calls one of `publics`, by method."""
     owners: dict[str, dict[str, Parameter]] = {}
     for method, public in publics.items():
         for each in parameters(public):
@@ -263,7 +262,6 @@ def arguments(public: Public, given: Json) -> Json:
 
 
 def _required(public: Public) -> dict[str, str]:
-    """Parameters without a default, and their flags."""
     renamed, listed = RENAMED.get(public.__name__, {}), inspect.signature(public).parameters.items()
     needed = [name for name, one in listed if one.default is one.empty]
     return {name: "--" + renamed.get(name, name).replace("_", "-") for name in needed}
@@ -313,7 +311,7 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
 
 
 def flags(public: Public) -> dict[str, str]:
-    """Options by the names in errors: an argument's; ``time.unit``, ``Time.unit`` or ``unit`` of a field."""
+    """Options by the names in errors, of arguments and fields."""
     listed = parameters(public)
     fields = [(each, record.__name__, field) for each in listed for record, field in each.fields]
     found = {field: each.flag for each, _, field in fields}

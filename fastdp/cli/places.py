@@ -104,7 +104,7 @@ def check_places(given: Json, description_of: Callable[[Path], Path | None], *, 
 
 @contextmanager
 def account(given: Json, begin: Callable[[], None] | None) -> Iterator[Paid | None]:
-    """The open ledger of ``--ledger`` (:class:`Paid`); click.UsageError if an option lacks another."""
+    """The open ledger of ``--ledger`` (:class:`Paid`), or None."""
     if given["ledger"] is None:
         for name in ("part", "limit", "limit_delta", "ledger_key_file"):
             if given.get(name) is not None:

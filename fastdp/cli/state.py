@@ -58,7 +58,7 @@ class State:
     """One release over all runs of its command, or a single run without ``--state``; ``key``: of its noise.
 
     A user's key encrypts the file; a fresh key is in it in the clear.  StateError if the file is damaged, a copy, or
-    of another release or key.
+    of another release.
     """
 
     def __init__(self, command: str, given: Json) -> None:
@@ -115,7 +115,7 @@ class State:
             self._write()
 
     def check(self, *data: Any) -> None:
-        """DataError unless `data` (paths, arrays, tables) are the input of the earlier run."""
+        """DataError unless `data` are the input of the earlier run."""
         if not self.kept:
             return
         digest = hashlib.blake2b(key=self.key.derive("release digest").reveal())
@@ -184,7 +184,7 @@ def _bytes_of(data: Any) -> Iterable[bytes]:
 
 
 class Paid:
-    """A ledger that continues an earlier run's entry; `begin` is called before the reservation."""
+    """A ledger that continues an earlier run's entry; `begin` comes before."""
 
     def __init__(self, ledger: Ledger, note: str, begin: Callable[[], None] | None) -> None:
         self._ledger, self._note, self._begin = ledger, note, begin
@@ -192,7 +192,7 @@ class Paid:
     def reserve(
         self, released: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
     ) -> AbstractContextManager[object]:
-        """An earlier run's entry, by the fingerprint of its noise, or a new one."""
+        """An earlier run's entry, by its noise's fingerprint, or a new one."""
         if self._begin is not None:
             self._begin()
             mine: str | None = getattr(released, "noise_fingerprint", None)

@@ -64,7 +64,7 @@ def _with_value(flag: str, value: object) -> str:
 
 @contextmanager
 def plain_errors(flags: Flags | None = None) -> Iterator[None]:
-    """Turn errors into click's, in one line with exit code 1, and warnings into lines."""
+    """Turn errors into click's, with exit code 1, and warnings into lines."""
     show, named = warnings.showwarning, {**_own_flags(), **(flags or {})}
 
     def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
@@ -90,7 +90,6 @@ def plain_errors(flags: Flags | None = None) -> Iterator[None]:
 
 
 def _own_flags() -> Flags:
-    """Options of the running command by their names."""
     context = click.get_current_context(silent=True)
     options = [] if context is None else [one for one in context.command.params if isinstance(one, click.Option)]
     return {option.name or "": max(option.opts, key=len) for option in options}
