@@ -103,7 +103,7 @@ class Geometric(_Mechanism):
 
 
 class Gaussian(_Mechanism):
-    """``diffprivlib.mechanisms.Gaussian``, without its limit on epsilon: the noise is discrete, by zCDP's delta."""
+    """``diffprivlib.mechanisms.Gaussian`` for any epsilon, with discrete noise by zCDP's delta."""
 
     def __init__(self, *, epsilon: float, delta: float, sensitivity: float, random_state: int | None = None) -> None:
         loss = zcdp_loss(validation.positive("epsilon", epsilon), _checked_delta(delta, 0.0))
@@ -171,7 +171,6 @@ def histogram(
 
 
 def _check_public(edges: Any, ends: Any) -> None:
-    """ParameterError for edges or ends that are no bins."""
     name, given = ("range", ends) if isinstance(edges, int) else ("bins", edges)
     try:
         numbers = np.asarray(given, np.float64) if np.asarray(given).dtype.kind in "iuf" else np.empty(0)

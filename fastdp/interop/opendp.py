@@ -42,7 +42,7 @@ def make_discrete_laplace(
     -------
     opendp.Measurement
         To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up, for floats after rounding to
-        the grid. Outputs saturate at their type's ends.
+        the grid. Outputs saturate at their type's ends; no draw serves twice.
 
     Raises
     ------

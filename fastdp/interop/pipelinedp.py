@@ -33,7 +33,7 @@ def _package(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """All other names of ``pipeline_dp``, so that a program changes its import alone."""
+    """All other names of ``pipeline_dp``, so that programs change one import."""
     if name.startswith("_"):
         raise AttributeError(name)
     return getattr(_package("pipeline_dp"), name)
@@ -157,7 +157,7 @@ class DPEngine:
 
 
 class Released:
-    """Pairs of a partition and its metrics, once the budget is known."""
+    """Pairs of a partition and its metrics, given the budget."""
 
     def __init__(
         self, accountant: Any, release: Callable[[], list[tuple[Any, Any]]], report: Callable[[], str]
@@ -200,7 +200,7 @@ def _table(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> Any:
 
 
 def _asked(params: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Statistics for ``fastdp.aggregate``, and the names of its columns and of the metrics."""
+    """Statistics for ``fastdp.aggregate``, and names of columns and metrics."""
     for name in _OTHERS:
         if getattr(params, name) is not None and getattr(params, name) is not False:
             raise refusal(name, getattr(params, name), "None, fastdp's tables have no such release")
