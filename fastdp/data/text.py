@@ -264,7 +264,7 @@ class TextFile:
             quoted = deque(self._quoted.finditer(text), maxlen=1)
             if quoted and quoted[0].end() == end:
                 end = quoted[0].start()
-        # What ends in \r may go on with \n.
+        # A line that ends in \r may go on with \n.
         return max(text.rfind(b"\n", 0, end), text.rfind(b"\r", 0, min(end, len(text) - 1))) + 1
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:

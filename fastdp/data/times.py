@@ -29,7 +29,7 @@ _ISO = (
     r"^\s*(?P<year>\d{4})-?(?P<month>\d\d)-?(?P<day>\d\d)(?:[Tt ](?P<hour>\d\d):?(?P<minute>\d\d)"
     r"(?::?(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?)?\s?(?P<zone>[Zz]|[+-]\d\d(?::?\d\d)?)?)?\s*$"
 )
-#: What may be a number as well.
+#: Texts that may be numbers too.
 _DIGITS = r"^\s*\d+\s*$"
 
 

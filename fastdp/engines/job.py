@@ -34,7 +34,7 @@ Column: TypeAlias = Sequence[object] | Array
 Foreign: TypeAlias = Any
 #: Id, value, and what is carried along.
 Row: TypeAlias = tuple[Foreign, ...]
-#: What a job's guarantee assumes beside that of its windows.
+#: Assumption of a job's guarantee beside that of its windows.
 PUBLIC_CLOCK = "the engine's watermark, which closes windows, is public knowledge"
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024

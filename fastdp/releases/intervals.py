@@ -91,12 +91,12 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
 MODEL_WIDTH = 1.25
 #: Mean of the sum beyond theta that is allowed for, over theta and the number of values that its rule leaves above
 #: it: theta over HEAVY released means, because a theta far above the mean says that the tail is heavy; between the
-#: least and the most.  Chosen likewise.
+#: least and the most.  Chosen on the same streams.
 LEAST_EXCESS, MOST_EXCESS, HEAVY = 1.5, 4.0, 6.5
-#: Of values that the noise of theta's choice hides, that mean is a part of what the bound leaves: all of it at 95 %.
+#: Of values that the noise of theta's choice hides, that mean is a part of the bound less theta: all of it at 95 %.
 UNSEEN = 3.0
 #: Where a part of the stream, of so many, has a larger mean than the first, or than so many deviations of its noise,
-#: what lies beyond theta is taken to grow by the power TAIL of the ratio.
+#: the sum beyond theta is taken to grow by the power TAIL of the ratio.
 PARTS, CERTAIN, TAIL = 64, 2.0, 2.0
 TINY = 1e-100
 

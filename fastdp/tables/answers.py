@@ -321,7 +321,7 @@ class View:
             longest = one / np.sqrt(noise.variance) if noise.variance > 0.0 else 0.0
             half = np.sqrt(variance) * max(longest, self.normal) + 1.0
         if isinstance(fit, CalendarFit):
-            # What no column holds, as if it were normal: windows and ranges are covered on average.
+            # The part in no column, as if it were normal: windows and ranges are covered on average.
             usual, most = fit.errors(*given)
             variance, half = variance + usual**2, np.hypot(half, self.normal * most)
             if quantity.column != ROWS:

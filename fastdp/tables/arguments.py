@@ -74,7 +74,7 @@ def ends_of(name: str, given: object) -> tuple[float, float]:
 
 @record
 class PrivateKeys:
-    """Keys that are chosen privately, with ``delta``: those with enough rows.
+    """Keys that are chosen privately, with ``delta``: those with enough rows or persons.
 
     Parameters
     ----------

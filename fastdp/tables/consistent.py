@@ -72,8 +72,8 @@ def range_sums(values: Floats, starts: Integers, stops: Integers) -> Floats:
 def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequence[Integers]) -> Consistent:
     """Least squares of noisy sums; leaves measured alone stay unchanged.
 
-    `measured`: (Level, float64[W or 1, K], variance), with leaves in each window; `parents`: of nodes of depths 1, 2,
-    ...
+    `measured`: (Level, float64[W or 1, K], variance), with leaves in each window; `parents`: of nodes, from depth 1
+    on.
     """
     leaves = len(parents)
     each = {level.depth: (values, variance) for level, values, variance in measured if level.each}

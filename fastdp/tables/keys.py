@@ -164,7 +164,7 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
 
 @lru_cache(maxsize=256)
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
-    """The same for keys with x = `share` of rho = `loss`^2 / 2."""
+    """The same for keys with x = `share`, where all have rho = loss^2 / 2."""
     left = _delta_of_new(lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
     return _better(_gaussian_rule(share, left, most), _laplace_rule(share, left, most))
 

@@ -86,7 +86,7 @@ class TablePlan:
     #: `start`, `stop`: Numbers of the first window, and after the last.
     start: int | None = None
     stop: int | None = None
-    #: What a public clock closes, each a release of its own; a table is finished.
+    #: Spans that a public clock closes, each a release of its own; a table is finished.
     closes: Literal["table", "windows", "periods"] = "table"
     #: `cells`, `nodes`: Windows times keys; key prefixes by depth.
     cells: int | None = None

@@ -99,8 +99,8 @@ class Plan:
     size : int or None
         Values of a finished array.
     ways : dict of str to float
-        Of a person with bounded rows in most windows: the first statistic's standard error by noise in windows, and
-        by a calendar (:class:`fastdp.Person`), with and without delta.
+        Of a :class:`fastdp.Person` with ``per_window``: the first statistic's standard error by noise in windows, and
+        by a calendar, with and without delta.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class TableRelease:
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
             clips[name] = sizes, choices.choose_clips(shares.task(name), sizes)
         if clips:
-            # Sums get what the choices leave.
+            # Sums get the budget that the choices leave.
             outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in clips.items()}
             plan = replace(shares.plan, outcomes=outcomes)
             has_cells = plan.counts_rows or any(plan.outcome(each.name)[0] for each in plan.summed)

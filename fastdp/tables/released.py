@@ -93,7 +93,7 @@ class Released:
     others: DrawnNoise | None = None
     #: int64[K] or None. Each key's first window, before which nothing of it is released; None: 0.
     begins: Integers | None = None
-    #: Of each sum by a calendar, in steps: the norm of what its columns leave, over all windows and keys.
+    #: Of each sum by a calendar, in steps: the norm that its columns leave, over all windows and keys.
     residuals: tuple[Number, ...] = ()
 
     def since(self, begins: Integers) -> Released:

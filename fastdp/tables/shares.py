@@ -48,7 +48,7 @@ OF_ALL = {
 }
 #: Shares of a column's budget: rows by size, which choose the clips, and the sum beyond the body; sums have the rest.
 OF_COLUMN = {"sizes": Fraction(3, 20), "tail": Fraction(1, 20)}
-#: Share of a column's, or the rows', budget for the norm of what a calendar leaves of their sums.
+#: Share of a column's, or the rows', budget for the norm that a calendar leaves of their sums.
 RESIDUAL = Fraction(1, 10)
 #: The first where the clip is known publicly; the second is then spent on the sums.
 SIZES_OF_KNOWN = Fraction(1, 100)

@@ -11,7 +11,7 @@ from fastdp.tables.sizes import Beyond, Choice, Number, Side, one_sided
 #: Rows past the bound are known of if they are so many standard deviations: once in
 #: 20,000 tables by Laplace noise alone.
 SEEN = 6.5
-#: An end is far if hidden rows add this share of the sum's other error and of what was counted.
+#: An end is far if hidden rows add this share of the sum's other error and of the counted sum.
 FAR = 3.0
 #: Nothing beyond a clip, and no rows.
 NOTHING, NONE = Beyond(), Number(0.0, 0.0)
