@@ -1,4 +1,4 @@
-"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams.md``).
+"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams_proofs.md``).
 
 A pass over n streams, as :class:`fastdp.streams.fixed_blocks.FixedBlocks`: the kernel closes blocks and publishes;
 rows return to Python for draws that need exact arithmetic, and where noise gets another scale.  The caller is

@@ -1,4 +1,4 @@
-"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6; ``docs/streams.md``)."""
+"""NM-E: theta by noisy max over integer scores (ToPS 2.3 and 3.3, Eq. 5 and 6; ``docs/streams_proofs.md``)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class NoisyMax:
         return _NoisyMaxChooser(self, task, step, candidates)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values above theta that noise may hide, and what a unit of theta adds (``docs/streams.md``)."""
+        """Fraction above theta that noise may hide, and its growth with theta (``docs/streams_proofs.md``)."""
         # A fraction above 1 counts as 1.
         slope = _log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout)
         return CLEAR / (task.epsilon * task.holdout), math.exp(min(max(slope, -STEEP), STEEP))

@@ -1,9 +1,9 @@
 """ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
 
-The rule is fastdp's own (``docs/streams.md``); its noise is that of ToPS section 2.3 (``base``).  It is the default
-threshold of :class:`fastdp.Adaptive` and :func:`fastdp.release`, and tables choose clips with it.  A chooser counts
-the hold-out by candidate (``observe``), releases a noisy number of values above the lowest candidate, and takes the
-candidate with the largest noisy score (``choices``).
+The rule is fastdp's own (``docs/streams_proofs.md``); its noise is that of ToPS section 2.3 (``base``).  It is the
+default threshold of :class:`fastdp.Adaptive`, and tables choose clips with it.  A chooser counts the hold-out by
+candidate (``observe``), releases a noisy number of values above the lowest candidate, and takes the candidate with
+the largest noisy score (``choices``).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ScaleFree:
     Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the count above
     the lowest candidate is released first.
 
-    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams.md``).
+    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams_proofs.md``).
 
     Where all values may lie above the winner, theta is the bound.
 
