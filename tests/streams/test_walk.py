@@ -64,7 +64,9 @@ def test_a_release_passes_the_files_of_its_walk(method: str) -> None:
 
 def test_a_table_passes_the_files_of_its_walk_in_order() -> None:
     pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
-    frame = pa.table({"at": np.arange(0, 480, 2) * np.timedelta64(60, "s") + np.datetime64("2026-01-01", "s"), "v": np.ones(240)})
+    frame = pa.table(
+        {"at": np.arange(0, 480, 2) * np.timedelta64(60, "s") + np.datetime64("2026-01-01", "s"), "v": np.ones(240)}
+    )
 
     def totals() -> None:
         str(fastdp.totals(frame, "v", "at", "1h", epsilon=1.0, bound=10.0, seed=1))
