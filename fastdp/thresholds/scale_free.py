@@ -1,8 +1,8 @@
 """ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
 
-The rule is fastdp's own (``docs/streams_proofs.md``); its noise is that of ToPS section 2.3.  A chooser counts the hold-out by candidate
-(``observe``), releases a noisy number of values above the lowest, and takes the candidate with the largest noisy
-score (``choices``).
+The rule is fastdp's own (``docs/streams_proofs.md``); its noise is that of ToPS section 2.3.  A chooser counts the
+hold-out by candidate (``observe``), releases a noisy number of values above the lowest, and takes the candidate with
+the largest noisy score (``choices``).
 """
 
 from __future__ import annotations
