@@ -25,13 +25,13 @@ def test_pictures_of_everything(small, tmp_path) -> None:
     shutil.move(finished, moved)
     drawn = sweeps.draw(moved, tmp_path / "pictures")
     names = {path.name for path in drawn}
-    kinds = ("mse", "mae", "mmse", "mmae", "relative_error", "parts", "threshold", "stream_timeline")
+    kinds = ("mse", "mae", "mmse", "mmae", "relative_error", "threshold", "stream_timeline")
     assert names == {f"{kind}.{suffix}" for kind in kinds for suffix in ("png", "svg")}
     for path in drawn:
         content = path.read_bytes()
         assert content.startswith(b"\x89PNG") if path.suffix == ".png" else b"</svg>" in content
-    some = sweeps.draw(moved, tmp_path / "some", metrics=["mae"], group="[1000, ...)", formats=["png"])
-    assert {path.name for path in some} == {"mae.png", "parts.png", "threshold.png", "stream_timeline.png"}
+    some = sweeps.draw(moved, tmp_path / "some", group="[1000, ...)", formats=["png"])
+    assert {path.name for path in some} == {f"{kind}.png" for kind in kinds}
 
 
 def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None:
@@ -102,7 +102,7 @@ def test_pandas_polars_and_duckdb_read_the_file_without_us(whole) -> None:
 
 def test_folders_without_results_and_pictures_that_cannot_be_drawn(whole, small, tmp_path, monkeypatch) -> None:
     for options, said in (
-        ({"metrics": ["rmse"]}, "metric = 'rmse': expected one of 'mse'"),
+        ({"group": "[5, 9)"}, r"group = '\[5, 9\)': expected one of 'all', '\[10, 1000\)'"),
         ({"formats": ["pdf"]}, "format = 'pdf': expected one of 'png', 'svg'"),
     ):
         with pytest.raises(FastDPError, match=said):

@@ -22,11 +22,11 @@ from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
-from fastdp.thresholds import Fixed
+from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, Zeros
 from fastdp_lab.mechanism import Answer, Mechanism, registered
-from fastdp_lab.sweeps.study import Make, System, build_parts, parameter_names
+from fastdp_lab.sweeps.study import Make, System, Table, build_parts, parameter_names
 
 
 @dataclass(frozen=True)
@@ -233,6 +233,22 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     return prepare
 
 
+def _equation_6(setting: Setting, threshold: Table) -> Prepare:
+    """Answers that are wrong by what Eq. 6 of ToPS says of a fixed theta, NOT PRIVATE: its minus, times c r / 3 m."""
+    theta, rule = build_parts({"threshold": threshold})["threshold"].theta, NoisyMax()
+    depth = math.log(setting.max_range, rule.fan_out)
+    noise = theta / setting.epsilon * math.sqrt(2.0 * (rule.fan_out - 1) * depth**3)
+
+    def prepare(values: Floats) -> Run:
+        error = noise + rule.c * setting.max_range / 3.0 * np.mean(values[: setting.holdout] > theta)
+        before = np.concatenate([[0.0], np.cumsum(values[setting.holdout :])])
+        return lambda key: RunResult(
+            lambda starts, stops: before[stops] - before[starts] + error, theta, splits=False
+        )
+
+    return prepare
+
+
 def _registered(mechanism: Mechanism, setting: Setting, **parameters: Any) -> Prepare:
     """A mechanism of an entry point, whose answer has a number for each value or step."""
     given, moved = replace(mechanism, parameters={**mechanism.parameters, **parameters}), setting.sensitivity
@@ -336,11 +352,12 @@ SYSTEMS: dict[str, System] = {
     "publisher": _composition(StreamPublisher),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     "base": System(_zeros, ("threshold",)),
+    "equation 6": System(_equation_6, ("threshold",)),
 }
 
 
 #: Systems that are fastdp's own methods, not baselines of papers.
-OURS = {*SYSTEMS} - {"base"} | {"phdstream", "adaptive_phdstream"}
+OURS = {*SYSTEMS} - {"base", "equation 6"} | {"phdstream", "adaptive_phdstream"}
 OURS |= {"ToPS", "PAK", "Adaptive", "release", "ToPL", "PHDStream"}
 
 
