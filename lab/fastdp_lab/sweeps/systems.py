@@ -18,10 +18,8 @@ from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
 from fastdp.points import Domain
 from fastdp.points.phdstream import NAMED_COUNTERS
-from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.streams import METHODS
-from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, Zeros
@@ -73,7 +71,7 @@ class RunResult:
     answer : callable
         Private answers to sums over [starts, stops), int64[q] each, indices into the published part.
     theta : float
-        The threshold: values were clipped to [0, theta].  NaN if it changed during the run, or there is none.
+        The threshold: values were clipped to [0, theta].  NaN if there is none.
     block : int
         Values under one noisy sum.
     smoother : Smoother or None
@@ -115,21 +113,13 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
             raise ParameterError(f"{name} is missing: expected a table with its part")
     public: Json = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
     composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
-    each, r = composition.unit_epsilon, setting.max_range
+    each, r = setting.epsilon, setting.max_range
     first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
     usual = (first, second) == (each, each)
-    for name, plain in (("contributions", 1), ("renewal", None)):
-        if not usual and getattr(composition, name) != plain:
-            raise ParameterError(
-                f"{name} = {getattr(composition, name)!r}: expected no threshold_epsilon or publish_epsilon besides "
-                "it"
-            )
     perturber = composition.perturber
     constant = perturber.noise_constant(perturber.plan(second, r), r)
     task = replace(composition.task, epsilon=first, publish_epsilon=second, noise_constant=constant)
     composition.threshold.start(task)
-    if composition.renewal is not None:
-        return partial(_renewed, composition)
     # The same grid as the publisher's, unless it must serve another budget.
     resolution = composition.resolution if second == each else parameters.get("resolution")
 
@@ -163,13 +153,6 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
         return run
 
     return prepare
-
-
-def _renewed(composition: StreamParameters, values: Floats) -> Run:
-    """Thresholds that change have no single theta."""
-    # A budget of its own belongs to whole streams.
-    fields = {name: value for name, value in values_of(composition).items() if name != "budget"}
-    return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).sum, math.nan)
 
 
 class _Chosen(Fixed):

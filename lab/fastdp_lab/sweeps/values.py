@@ -308,8 +308,8 @@ def measure(
 ) -> Iterator[Row]:
     """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
 
-    ``truth`` and ``answer`` are means over the group.  Parts are NaN if theta changed during the run; the clipped
-    truth is then refused.
+    ``truth`` and ``answer`` are means over the group.  Parts are NaN if there is no theta; the clipped truth is then
+    refused.
     """
     starts, stops, groups = workload.draw(stream.size, stream.data_set.max_range, seed)
     truth, answers = stream.prefix[stops] - stream.prefix[starts], result.answer(starts, stops)
@@ -358,13 +358,8 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
 
 
 def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:
-    """A clipped truth needs a threshold that does not change."""
+    """The run of a cell, which the repetitions of a mechanism share."""
     parameters, data_set = mechanism.parameters, stream.data_set
-    if specification.truth == "clipped" and "renewal" in parameters:
-        raise ParameterError(
-            f"renewal = {validation.shown(parameters['renewal'])}: expected none where truth = 'clipped', because "
-            "thresholds that change leave no one truth"
-        )
     public = data_set.sensitivity, data_set.w, data_set.persons
     whole = data_set.sensitivity is None or stream.whole
     setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon, *public, whole)
