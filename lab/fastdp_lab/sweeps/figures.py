@@ -299,14 +299,14 @@ def _figure(
         ax.set_axis_off()
     for ax, (name, rows) in zip(axes.flat, panels, strict=False):
         handles |= curves(ax, rows, x, y, styles, by)
-        ax.set_title(fill(name, 42), fontsize=9)
+        ax.set_title(fill(name, 46), fontsize=9)
         if x in ("epsilon", "threshold"):
             log_axes(ax)
         elif y == "ratio":
             ax.axhline(1.0, color=TRUTH, linewidth=0.8)
         elif x == "time" and _positive(ax):
             ax.set_yscale("log")
-    for ax in axes[-1]:
+    for ax in axes.flat[len(panels) - columns : len(panels)]:
         ax.set_xlabel(said[0], fontsize=9)
     for ax in axes[:, 0]:
         ax.set_ylabel(said[1], fontsize=9)
@@ -322,7 +322,7 @@ def _against_epsilon(sweep: Sweep, rows: DataFrame, column: str, title: str = ""
         styles = {name: style for name, style in styles.items() if "marker" in style}
     panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
     said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
-    return _figure(sweep, panels, min(PANELS, len(panels)), title, column, styles, said=said)
+    return _figure(sweep, panels, min(PANELS, len(panels)), title or f": {said[1]}", column, styles, said=said)
 
 
 def _against_theta(sweep: Sweep, rows: DataFrame, column: str) -> Figure:
@@ -346,7 +346,7 @@ def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
         lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
         middles = (np.cumsum(lengths) - lengths / 2.0) / 1e3
         means = {"truth": mine["truth"] / lengths, "private release": mine["answer"] / lengths, "position": middles}
-        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}"
+        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon={epsilon:g}$"
         panels.append((title, mine.assign(**means)[list(means)].melt("position", var_name="line")))
     columns = rows["dataset"].nunique() if rows["dataset"].nunique() > 1 else min(PANELS, len(panels))
     styles: Styles = {"truth": {"color": TRUTH, "linewidth": 2.6}, "private release": {"color": COLOURS[0]}}
@@ -387,7 +387,7 @@ def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
     columns = len(epsilons) if len(epsilons) > 1 else min(PANELS, len(data_sets))
     panels = [
         (
-            rf"{sweep.title_of(name)}, $\epsilon$ = {epsilon:g}",
+            rf"{sweep.title_of(name)}, $\epsilon={epsilon:g}$",
             rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
         )
         for name in data_sets
