@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,24 @@ def test_means_decide(
     assert as_row(verdict)[1].startswith("mse of ")
 
 
-def test_stretches_of_a_stream_are_averaged() -> None:
-    stretches = [rows(group=str(k), queries=1).assign(mse=lambda each, k=k: each["mse"] + k) for k in (0, 4)]
-    verdict = decide(Claim("", "A", "B", epsilons=(1.0,)), pandas.concat(stretches))
-    assert (verdict.cells, verdict.ratios[1]) == (1, pytest.approx((3.0 + 7.0) / (1.0 + 5.0)))
+def test_repetitions_are_paired_and_a_margin_leaves_cells_open() -> None:
+    """A is 1 and 3, B twice as much each time: the ratio is sure, though each error varies."""
+    paired = rows().assign(mse=lambda each: each["mse"] * (1 + 2 * each["repetition"]))
+    claim = Claim("", "A", "B", epsilons=(1.0,), least=2.5)
+    assert decide(claim, paired).found == "agrees"
+    assert decide(replace(claim, margin=1.5), paired).found == "open"
+    assert decide(replace(claim, worse="loud"), paired).found == "open"
+
+
+def test_entries_of_other_columns_are_compared() -> None:
+    both = pandas.concat([rows(), rows(dataset="E").assign(mse=lambda each: 4.0 * each["mse"])])
+    verdict = decide(Claim("", "D", "E", by="dataset", mechanisms=("A", "B")), both)
+    assert (verdict.found, verdict.cells, verdict.ratios) == ("agrees", 4, (4.0, 4.0, 4.0))
+    by_budget = decide(Claim("", 2.0, 1.0, by="epsilon", mechanisms=("A", "B"), least=1.5), rows())
+    assert (by_budget.found, by_budget.ratios[::2]) == ("agrees", (2.0, 4.0))
+    looks = pandas.concat([rows(time=float(k)).assign(mse=lambda each, k=k: k * each["mse"]) for k in (10, 30)])
+    assert decide(Claim("", 0, 1, by="look", mechanisms=("A",)), looks).ratios == (3.0, 3.0, 3.0)
+    assert as_row(by_budget)[1] == "mse of epsilon 1.0 / 2.0 at least 1.5 in 100%"
 
 
 THETAS = list(range(5, 60, 2))

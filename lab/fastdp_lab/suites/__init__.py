@@ -26,7 +26,7 @@ from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Json
 from fastdp_lab.datasets.catalogue import path_of
 from fastdp_lab.mechanism import UNITS
-from fastdp_lab.sweeps.claims import Claim, stands_for
+from fastdp_lab.sweeps.claims import BY, Claim, named
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
 from fastdp_lab.sweeps.study import check_keys, placed, read, tables, text
 
@@ -133,9 +133,11 @@ def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specificatio
     columns = specification.study.columns(specification.metrics)
     for k, claim in enumerate(claims):
         with placed(f"claims[{k}]"):
-            for side in ("better", "worse"):
-                stands_for(side, getattr(claim, side), [each.name for each in specification.mechanisms])
+            validation.choice("by", claim.by, BY)
             validation.choice("metric", claim.metric, (*columns, "threshold"))
+            for side in ("better", "worse") if claim.by in ("mechanism", "dataset", "workload") else ():
+                if getattr(claim, side) is not None:
+                    named(claim, side, [each.name for each in getattr(specification, f"{claim.by}s")])
 
 
 def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:

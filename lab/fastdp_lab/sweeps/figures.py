@@ -262,19 +262,19 @@ def ticks_of(budgets: set[float]) -> list[float]:
 
 
 def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
-    rows, drawn = sweep.rows, False
-    several = rows["epsilon"].nunique() > 1
+    rows, several = sweep.rows, sweep.rows["epsilon"].nunique() > 1
+    kinds = {each["name"]: each["kind"] for each in sweep.manifest["specification"]["workloads"]}
     for workload, asked in rows.groupby("workload", sort=False):
         label, grouped = "" if workload == "random_ranges" else f"_{workload}", asked[asked["group"] == group]
-        drawn = drawn or len(grouped) > 0 or "all" not in set(asked["group"])
-        if len(grouped) and several:
+        if kinds[workload] == "timeline":
+            if asked["group"].nunique() > 2:
+                yield f"stream{label}", _streams(sweep, asked[asked["group"] != "all"])
+        elif len(grouped) and several:
             yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
         elif len(grouped) and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
             yield from ((f"{name}{label}", _against_theta(sweep, grouped, name)) for name in metrics)
-        elif "all" not in set(asked["group"]) and asked["group"].nunique() > 1:
-            yield f"stream{label}", _streams(sweep, asked)
-    if drawn and several and rows["threshold"].notna().any():
-        first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+    first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+    if several and first["threshold"].notna().any():
         yield "threshold", _against_epsilon(sweep, first, "threshold")
 
 

@@ -92,7 +92,7 @@ def write_page(folder: Path, suite: Suite, seconds: Json) -> Path:
     parts.append(_facts(sweep))
     if suite.claims:
         parts += ["<h2>Does it agree with the paper?</h2>", _verdicts(suite, sweep.rows)]
-        for path in draw(folder, folder / FIGURES, formats=["png"]):
+        for path in draw(folder, folder / FIGURES, formats=("png",)):
             parts.append(_image(path, path.stem.replace("_", " ")))
     else:
         scores = Scores(sweep)

@@ -186,7 +186,8 @@ class Workload:
         """Ranges [start, stop) of a published part of n values, and labels and indices of groups, none empty."""
         if self.kind == "timeline":
             edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
-            return edges[:-1], edges[1:], [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+            stretches = [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+            return edges[:-1], edges[1:], [("all", slice(None)), *stretches]
         starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [("all", slice(None))]
         if self.classes:
