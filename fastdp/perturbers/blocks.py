@@ -166,7 +166,7 @@ class Blocks(Flat):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on earlier released
-    sums. Many short blocks share a second sum (``docs/streams.md``).
+    sums.  Many short blocks share a second sum (``docs/streams_proofs.md``).
 
     Examples
     --------

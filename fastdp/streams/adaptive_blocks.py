@@ -1,4 +1,4 @@
-"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams.md``).
+"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams_proofs.md``).
 
 The kernel closes blocks; here are draws that need exact arithmetic, and changes of the noise's scale.
 """

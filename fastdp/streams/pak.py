@@ -428,8 +428,8 @@ class PAK(Publisher[PAKState]):
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, the others epsilon in a binary tree
-    (``docs/streams.md``, "PAK").  Sums are exact; tau's noise is stated for real arithmetic.  After an interrupt
-    compare ``n_seen``.
+    (``docs/streams_proofs.md``, "PAK").  Sums are exact; tau's noise is stated for real arithmetic.  After an
+    interrupt compare ``n_seen``.
 
     Examples
     --------

@@ -97,7 +97,7 @@ class NoisyMax:
         return _NoisyMaxChooser(self, task, step, candidates)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values above theta that noise may hide, and its growth with theta."""
+        """Fraction above theta that noise may hide, and its growth with theta (``docs/streams_proofs.md``)."""
         # A fraction above 1 counts as 1.
         slope = _log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout)
         return CLEAR / (task.epsilon * task.holdout), math.exp(min(max(slope, -STEEP), STEEP))

@@ -1,7 +1,7 @@
 """ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
 
 A chooser counts the hold-out by candidate, releases a noisy number of values above the lowest, and takes the
-candidate with the largest noisy score (noise: ToPS section 2.3).
+candidate with the largest noisy score (``docs/streams_proofs.md``; noise: ToPS section 2.3).
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class ScaleFree:
     Privacy: pure epsilon (``docs/privacy.md``, section 2).
 
     If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams_proofs.md``).
+
+    Where all values may lie above the winner, theta is the bound.
 
     Examples
     --------
