@@ -78,8 +78,8 @@ def _shape(max_range: int, fan_out: int, height: int, pruned: int) -> HierarchyS
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, endlessly.
 
-    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK
-    and of Chan, Shi and Song (H_2).
+    ``Hierarchy()`` is ToPS's; ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK and of Chan, Shi
+    and Song.
 
     Parameters
     ----------

@@ -175,8 +175,8 @@ class Toeplitz:
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix sums
-    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Source: Dvijotham et al. 2024.
+    Privacy: (epsilon, delta), exact on this machine (``docs/noise.md``, section 8).  Prefix sums over T = 2^20 values
+    have a mean squared error of 495 theta^2 at (1, 1e-6).
 
     Examples
     --------

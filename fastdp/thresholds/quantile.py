@@ -333,7 +333,7 @@ class PAKQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
+        Quantile, in (0, 1).  The paper's .99575 aims at .995; its code ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip

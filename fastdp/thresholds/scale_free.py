@@ -202,7 +202,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Chooser whose bin j counts values in (candidate j - 1, candidate j]."""
+    """Chooser whose bin j counts values between candidates j - 1 and j."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps

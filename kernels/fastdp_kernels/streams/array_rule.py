@@ -1,4 +1,4 @@
-"""Counts, distances and block sums of a finished array, and the one answer they give (``docs/streams.md``).
+"""Counts, distances and block sums of a finished array, and the one answer they give (``docs/streams_proofs.md``).
 
 Steps are grid steps, at least 0.  Sums, levels and noise are in units of the input, noise by variance.
 """

@@ -1,7 +1,7 @@
 """Predictions with a public season: a level and waves that wander, followed in released sums.
 
-The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus noise, the
-row the integrals of 1 and the waves.  Waves count by how much better they foresaw sums so far.
+A block's sum is row @ x plus noise, for x = (level, coefficients of the waves of a period and of seven); waves count
+by how much better they foresaw sums so far.
 """
 
 from __future__ import annotations
