@@ -199,7 +199,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers | None:
-        """Draw one tree's noise for each row, of all nodes where leaves depend on them."""
+        """Draw one tree's noise a row, of all nodes where leaves need them."""
         if self.noise == "gaussian":
             return None
         plan, all_nodes = rows.plan, self.consistent or rows.nodes

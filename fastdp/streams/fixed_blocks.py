@@ -32,7 +32,7 @@ HALF, LOW_HALF = 32, 2**32 - 1
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain | None:
-    """Derive the chain key of the first sum under this threshold from `before`; None for trees."""
+    """Derive the chain key of the first sum under this threshold; None for trees."""
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return None
     chain_key = key.within("behind", before.tobytes()) if before.any() else key

@@ -410,7 +410,7 @@ class Fleet:
 
     @single_caller
     def _give_up(self) -> None:
-        """Refuse further calls; StateError within another thread's call, or after a fork."""
+        """Refuse further calls; StateError within a call, or after a fork."""
         self._lost = True
 
     def _same_fleet(self, other: Fleet) -> bool:

@@ -106,7 +106,7 @@ class RunningSum(NamedTuple):
 def averages(
     sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
 ) -> tuple[Floats, Integers]:
-    """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
+    """Average for each running sum, float64[k], and the last sums for the next call.
 
     (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.
     """

@@ -337,7 +337,7 @@ class Schedule(Machine[Streams]):
         return chooser
 
     def fits(self, state: Streams, pipeline: Pipeline) -> Flags:
-        """For each stream, true if a run can lead to its state."""
+        """True for each stream whose state a run can reach."""
         c, rows = self.composition, state.rows
         grid, begun, n_seen = c.grid, rows["theta_steps"] > 0, rows["n_seen"]
         fits: Flags = rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)

@@ -136,7 +136,7 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser; `above`: values above the lowest candidate, if already released."""
+        """Empty chooser; `above`: number above the lowest candidate, if released."""
         return _ScaleFreeChooser(self, task, above)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:

@@ -440,7 +440,7 @@ def open_group(memory: Record, shape: Record) -> None:
 def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> bool:
     """Count a closed block in its group; True where the group ends.
 
-    Without a group, or where the threshold changes, one is opened.
+    Without a group, or where the threshold changes, open one.
     """
     if memory.group == 0.0 or rose:
         open_group(memory, shape)

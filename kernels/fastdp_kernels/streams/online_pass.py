@@ -69,7 +69,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Sum blocks of 2, 4, 8 or 32 values in vectors; returns the flags."""
+    """Sum blocks of 2, 4, 8 or 32 values in vectors."""
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
     each = PIECE // block

@@ -68,7 +68,6 @@ def prior_variance(entry: int, level: float) -> float:
 
 @inline
 def _parts(memory: Record, shape: Record) -> int:
-    """Number of parts of the open block with different predictions; 0: no season."""
     length = LENGTHS[int(memory.plain.exponent)]
     single = shape.events != 0.0 and length == 1.0
     if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:
