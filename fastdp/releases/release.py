@@ -288,11 +288,11 @@ class Release:
 
         Notes
         -----
-        Of a finished array it is about true sums, by a model.  Of a publisher's release it is exact on full blocks
-        for values clipped to their block's theta (consistent hierarchies: a bound), else by a model
-        (``docs/streams.md``); high allows for values beyond a theta that :class:`fastdp.thresholds.ScaleFree` or
-        ``NoisyMax`` chose, not beyond any other. StateError for unknown noise, of a renewed threshold or a foreign
-        perturber.
+        Of a finished array it is for true sums, by a model: a burst beyond the threshold may lie within the range or
+        not.  Of a publisher's release it is exact on full blocks for values clipped to their block's theta
+        (consistent hierarchies: a bound), else by a model (``docs/streams_proofs.md``); high allows for values beyond
+        a theta that :class:`fastdp.thresholds.ScaleFree` or ``NoisyMax`` chose, not beyond any other. StateError for
+        unknown noise, of a renewed threshold or a foreign perturber.
         """
         return self._interval(*self._queries(starts, stops, streams), confidence)
 
