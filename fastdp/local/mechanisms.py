@@ -97,7 +97,7 @@ class Mechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report; void with a ``seed``."""
+        """Pure epsilon-DP of one report."""
         proof = "one report a value: each depends on its own value and on one random word of its own"
         return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", proof), model="local")
 
@@ -232,7 +232,7 @@ class MeanMechanism(Mechanism):
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Unbiased estimates of the clipped values, on the server: float or float64[n]."""
+        """Unbiased estimates of the clipped values: float or float64[n]."""
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
         return float(estimates[0]) if single else estimates
@@ -246,7 +246,7 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: NumberColumn) -> Floats: ...
     def variance(self, values: float | NumberColumn) -> float | Floats:
-        """Variance of one report's estimate at each value."""
+        """Variance of an estimate at each value."""
         constant, slope, curvature = self._quadratic
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)
