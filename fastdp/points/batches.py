@@ -45,7 +45,7 @@ class Cuts:
     initial: float = parameter(Real(least=0.0, below=1.0), default=0.0)
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Ends of batches as event indices; periods count from `origin`, or the first event."""
+        """Ends of batches as event indices; periods count from `origin` or the first event."""
         n, first = times.size, int(self.initial * times.size)
         if n == 0:
             return np.array([0])
