@@ -27,7 +27,7 @@ Encodable: TypeAlias = Any
 
 
 class Component(NamedTuple):
-    """A component in an encoding; its parameters are None if unreadable."""
+    """A component in an encoding, with parameters or None if unreadable."""
 
     name: str
     rule: int
@@ -75,7 +75,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def tagged(tag: bytes, content: bytes) -> bytes:
-    """Join a letter, the content's size, and the content."""
+    """Join a letter, a content's size, and the content."""
     return _SIZED(tag, len(content)) + content
 
 
@@ -108,7 +108,7 @@ PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """Convert a parameter for :func:`encode`; TypeError for a component without an encoding."""
+    """Convert a parameter for :func:`encode`; else TypeError."""
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
