@@ -54,7 +54,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: number of entries, and fingerprint chained to the previous one."""
+    """Record of a batch: number of entries, and chained fingerprint."""
 
     count: int
     digest: str
@@ -89,7 +89,7 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The file that a publisher keeps, `kept`, and the packed state that it recorded `last`."""
+    """The file that a publisher keeps, and the packed state recorded `last`."""
 
     def __init__(self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None) -> None:
         #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`), also by a `keep` that failed.
@@ -290,7 +290,7 @@ class Publisher(Generic[S]):
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of all that determines the noise, which a ledger accepts once; None for a simulation."""
+        """Keyed digest of all that determines the noise; a ledger accepts it once.  None for a simulation."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
@@ -335,8 +335,8 @@ class Publisher(Generic[S]):
     def stream(self, batches: object) -> object:
         """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        `batches`, async or not, are chunks, values, or tuples of several arguments; else ParameterError.  After a
-        DataError, whose batch is not consumed, continue with a new call.
+        `batches`, async or not, are chunks, values, or tuples of arguments; else ParameterError.  After a DataError,
+        whose batch is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -376,7 +376,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded one."""
+        """StateError if a replay leads to another state."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -595,7 +595,7 @@ class Publisher(Generic[S]):
         return described
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due, because altered values would pass."""
+        """StateError while a replay is due."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 

@@ -102,7 +102,7 @@ class Seal:
         return "Seal()"
 
     def pack(self, payload: bytes, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
-        """Header and all bytes of a state, padded to `least` if sealed."""
+        """Header and all bytes of a state, sealed with at least `least` bytes."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
@@ -229,16 +229,13 @@ TAIL_BYTES = 16
 
 
 def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
-    """Stamp of a file with this header, size and last bytes."""
+    """Header, size and last bytes of a file."""
     return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path and key of a state; without a key it is not encrypted.
-
-    `real` is the path without symbolic links at the time of construction.
-    """
+    """Path and key of a state; without a key it is not encrypted."""
 
     path: str | os.PathLike[str]
     key: bytes | str | None = None
@@ -268,7 +265,7 @@ class StateFile:
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
-        """Header, which differs for every write; None without a file."""
+        """Header, which differs for every write, or None."""
         ends = self._ends()
         if ends is None:
             return None
@@ -276,7 +273,7 @@ class StateFile:
         return ends[0]
 
     def stamp(self) -> bytes | None:
-        """Header, size and last bytes, which differ for every record; None without a file."""
+        """Header, size and last bytes, which differ for every record, or None."""
         ends = self._ends()
         return None if ends is None else stamp_of(*ends)
 
@@ -351,7 +348,7 @@ class StateFile:
             atomic_files.sync_folder(self._folder)
 
     def open(self) -> tuple[list[bytes], bytes]:
-        """Payloads of the frames, and the stamp; StateError names the damage."""
+        """Payloads of the frames, and the stamp."""
         with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
         return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)
