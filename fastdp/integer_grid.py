@@ -49,7 +49,7 @@ class Grid:
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """Round `theta` to whole grid steps, at least 1; a threshold above the bound is kept up to the ceiling."""
+        """Round `theta` to whole grid steps, at least 1 and at most the bound or, above it, the ceiling."""
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
             return most
@@ -85,7 +85,7 @@ def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
 
 
 def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
-    """Reason why `grid` does not fit int64, or None; `per_step`: noise scale for a threshold of one step."""
+    """Reason why `grid` does not fit int64, or None; `per_step`: noise scale at a threshold of one step."""
     steps = grid.bound_steps
     scale = steps * per_step
     if per_step < MIN_SCALE:
@@ -111,8 +111,8 @@ def make_grid(
 ) -> Grid:
     """Grid, proved to fit int64; ParameterError if a given resolution does not.
 
-    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40
-    steps, beyond which the sampler is slow.
+    By default the resolution is the largest power of two up to bound * 2^-32, doubled until noise fits in 2^40 steps,
+    above which the sampler is slow.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise refusal("bound", bound, f"between {MIN_BOUND} and {MAX_BOUND}")
@@ -162,8 +162,8 @@ EVENT_STEPS = 2**10
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
     """Grid of values without a bound, which saturate at a public magnitude; errors as of :func:`make_grid`.
 
-    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or a coarser one if
-    noise exceeds 2^40 steps.
+    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or coarser if noise
+    exceeds 2^40.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise refusal("sensitivity", sensitivity, f"between {MIN_BOUND} and {MAX_BOUND}")
