@@ -63,7 +63,6 @@ class Words:
         return [int(word) for block in self.blocks(count) for word in block]
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
-        """Yield words, uint64[<= CHUNK], in one buffer."""
         from fastdp.noise.key import Key
         from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 

@@ -1,13 +1,6 @@
 """Intervals for shares of values from counts of window reports, without assumptions about the values.
 
-Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992).  With counts y in cells and expected
-counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over all
-p >= 0 with chi^2(p) <= min chi^2 + z^2.  For a true p on a face of k dimensions chi^2 falls by a chi^2 of k degrees
-of freedom; z^2 is its quantile at the fit's dimensions (coverage: ``docs/local.md``).  The normal quantile fails for
-p of few values (Batlle et al. 2023).
-
-Atoms are steps at which an end of the window passes a border of a cell.  Between them a report's distribution over
-cells is linear in the value, so distributions on atoms suffice.
+Source: "strict bounds" (Rust and Burrus 1972; Stark 1992); coverage: ``docs/local.md``.
 """
 
 from __future__ import annotations
@@ -19,6 +12,14 @@ from scipy import special
 
 from fastdp.kinds import Floats, Integers
 from fastdp.local.reports import WindowDistribution
+
+# With counts y in cells and expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval
+# of c p has its extremes over all p >= 0 with chi^2(p) <= min chi^2 + z^2.  For a true p on a face of k dimensions
+# chi^2 falls by a chi^2 of k degrees of freedom; z^2 is its quantile at the fit's dimensions, because the true face
+# is unknown.  The normal quantile fails for p of few values (Burrus's conjecture, refuted by Batlle et al. 2023).
+#
+# Atoms are steps at which an end of the window passes a border of a cell.  Between them a report's distribution over
+# cells is linear in the value, so distributions on atoms suffice.
 
 #: Most cells, and reports in each on average; the largest counts are then close to normal.
 CELLS, REPORTS = 96, 40
