@@ -1,7 +1,6 @@
 """PHDStream's tree of cells (2024, Algorithms 5 and 7), stored breadth first.
 
-A step cuts the *step tree* by noisy scores, counts events in its leaves and appends it to the *kept tree*, which the
-next step reads.  ``adaptive_phdstream`` has the *counted tree* of the last count (``docs/points.md``).
+A step cuts the *step tree*, counts events in its leaves and appends it to the *kept tree*, which the next step reads.
 """
 
 from __future__ import annotations
@@ -133,7 +132,6 @@ class KeptTree:
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
     def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
-        """Kept tree after a step; `rows`: its leaves' counters."""
         stop = self.stop + tree.first.size
         # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
