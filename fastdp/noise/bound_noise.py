@@ -158,7 +158,7 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
-    """Words F(p xor output) of each p."""
+    """Words F(p xor output)."""
     buffers = _Buffers(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
     _ask(cipher, buffers.about_sums)
@@ -171,7 +171,6 @@ def _cipher(key: Key, *labels: str | int) -> CipherContext:
 
 
 def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
-    """Encrypt blocks as little-endian numbers."""
     if np.little_endian:
         cipher.update_into(*blocks)
         return

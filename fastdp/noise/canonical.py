@@ -1,10 +1,4 @@
-"""Encode mechanism and parameters as bytes, from which noise keys are derived (``docs/noise.md``, section 1).
-
-The encoding is injective.  A value is a letter, the content's length in 8 bytes, and the content: ``n`` None; ``i`` a
-decimal integer; ``d`` a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by
-name; ``a`` an array (type, shape, bytes); ``q`` a fraction; ``p`` a component (name, rule, parameters).  Truth values
-are ``t`` or ``f`` alone.
-"""
+"""Encode mechanism and parameters as bytes, from which noise keys are derived (``docs/noise.md``, section 1)."""
 
 from __future__ import annotations
 
@@ -19,6 +13,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from fastdp.kinds import Json
+
+# The encoding is injective.  A value is a letter, the content's length in 8 bytes, and the content: n None; i a
+# decimal integer; d a float64, big-endian; s UTF-8 text; b bytes; l a list; m a mapping, ordered by name; a an array
+# (type, shape, bytes); q a fraction; p a component (name, rule, parameters).  Truth values are t or f alone.
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise.
 NOISE_FORMAT = 1

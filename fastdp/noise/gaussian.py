@@ -199,7 +199,6 @@ class _Bits:
 
 
 def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int | None:
-    """Return a draw, or None above the curve."""
     cell, lower = divmod(word * distribution.cells, 2**WORD_BITS)
     if lower < distribution.unfair:
         return None

@@ -1,8 +1,4 @@
-"""A key that takes noise from a table, for proofs by instances (couplings).
-
-A draw has a name that adjacent inputs share, :class:`Name` and a position: of a chain the id of its beginning and the
-sum's index; of a table the statistic's id and the cell's position from the first window on.
-"""
+"""A key that takes noise from a table, for proofs by instances (couplings)."""
 
 from __future__ import annotations
 
@@ -20,7 +16,10 @@ from fastdp_kernels.noise import chacha
 
 
 class Name(NamedTuple):
-    """Labels of a key without digests of data, stream number, id of words or chain."""
+    """Labels of a key without digests of data, stream number, id of words or chain.
+
+    Adjacent inputs share name and position: in a chain the sum's index, in a table the cell's.
+    """
 
     labels: tuple[object, ...]
     member: int

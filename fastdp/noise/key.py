@@ -86,7 +86,6 @@ class DrawnWords:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
-        """Forget the words drawn since the mark."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]

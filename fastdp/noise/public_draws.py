@@ -171,7 +171,6 @@ def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    """Key of a generator, key or seed."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:
