@@ -1,7 +1,6 @@
 """The ledger's file: one transaction a call, and a mark that detects a copy without its newest lines.
 
-The mark, ``PRAGMA user_version``, is the number n of the last line, or -1 - n while lines may be only in the -wal
-(``docs/adr/0018-ledger-mark.md``).
+The mark (``docs/adr/0018-ledger-mark.md``) is the last line's number n, or -1 - n while lines may be in the -wal.
 """
 
 from __future__ import annotations
@@ -95,7 +94,6 @@ def _mark(db: sqlite3.Connection) -> int:
 
 
 def _mark_of(path: Path) -> int:
-    """Mark in the main file alone."""
     # During a checkpoint it can be shorter than it says.
     with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
         alone.execute("PRAGMA writable_schema = ON")
@@ -310,7 +308,6 @@ class Store:
                 self._ending()
 
     def drop(self) -> None:
-        """Close the file, marked or not."""
         if self.db is not None:
             self.db.close()
             self.db = None

@@ -1,8 +1,5 @@
 """Exact sums of a stream's costs, their composition, and the budget left (``docs/privacy.md``, section 3).
 
-A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
-least by sum, by rhos at the summed delta, and by Renyi divergences.
-
 Source: ToPS section 2.4; Rogers et al. 2016 (adaptive budgets).
 """
 
@@ -39,7 +36,8 @@ MAX_EXPONENT = 1000
 #: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows
 #: change in all periods of the release's times, divided evenly among these.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
-#: Stands for a missing rho.
+#: Stands for a missing rho.  A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.
+#: With a rho, epsilon is the least by sum, by rhos at the summed delta, and by Renyi divergences.
 NO_RHO = UNIT << 1000
 
 
@@ -297,7 +295,6 @@ class Region(NamedTuple):
 
     @property
     def scope(self) -> int:
-        """WHOLE stream, RANGES of positions, or labelled PARTS."""
         return PARTS if self.part is not None else WHOLE if self.start is None else RANGES
 
 
@@ -330,12 +327,10 @@ class Account:
         return None if self.kind.rows is None else self.kind.rows.period
 
     def encoded(self) -> str:
-        """Counts and sums as JSON."""
         return json.dumps(values_of(self, *_ENCODED))
 
     @classmethod
     def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
-        """Decode :meth:`encoded`."""
         fields = json.loads(text)
         sums = {int(measure): sums for measure, sums in fields.pop("sums").items()}
         return cls(number, kind, axis, sums=sums, **fields)
@@ -512,7 +507,6 @@ class Odometer:
         return self.of_person_by_period(stream, per, [number])[number]
 
     def of_person_by_period(self, stream: str, per: Period, numbers: Collection[int]) -> dict[int, Loss]:
-        """Costs by :meth:`of_person`; each sum is read once."""
         accounts = self._accounts(stream)
         timed = [a for a in accounts if a.axis and a.period is not None and a.period.size <= per.size]
         over = {account.id: self._over(account, per, sorted(numbers)) for account in timed}
@@ -577,7 +571,6 @@ class Odometer:
         return found
 
     def _steps(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
-        """Levels that differ from the previous one."""
         runs = itertools.groupby(self._packed(key, start, stop), itemgetter(1))
         return [(next(run)[0], _unpack(level)) for level, run in runs]
 
@@ -618,7 +611,6 @@ class Odometer:
         return sum(sums) - sums[asked] + (_unpack(found) if found else 0)
 
     def guarantee(self, stream: str) -> Guarantee:
-        """Guarantee of all releases of a stream, rounded up."""
         accounts = self._accounts(stream)
         common = common_kind((account.kind for account in accounts), stream)
         total = self.total(stream)
