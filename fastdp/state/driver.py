@@ -116,7 +116,6 @@ class Journal:
         return file.real in self._stamps
 
     def write_state(self, file: StateFile, content: Json) -> None:
-        """Replace `file` by one complete state."""
         payload = codec.encode(content)
         with file.locked():
             known = self._found(file)
@@ -525,7 +524,6 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Restore from a file's content; `name` is for messages."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]

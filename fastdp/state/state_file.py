@@ -1,8 +1,5 @@
 """State files: compressed, sealed by AES-256-GCM with a key, synced, owner-only (``docs/state.md``).
 
-A file is a header and frames, of a state and later records: length, its CRC, nonce, and payload, authenticated with
-header and position.
-
 Source: NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
 
@@ -34,6 +31,7 @@ MAGIC = b"fastdp\x00s"
 VERSION = 4
 #: Magic, version, protection, salt, nonce; all authenticated.
 HEADER = struct.Struct(">8sHB16s12s")
+#: Length, its CRC, nonce; the payload follows, authenticated with header and position.
 _FRAME = struct.Struct(">QI12s")
 _LENGTH = struct.Struct(">I")
 _PURPOSE = b"fastdp state file 1"
@@ -110,7 +108,6 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        """One more frame of the state."""
         # What padding fills up anyway is stored as it is.
         fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
         deflated = zlib.compress(payload, int(compress and not fits), -15)
@@ -199,7 +196,6 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Salt per passphrase and process."""
     return secrets.token_bytes(16)
 
 
@@ -348,7 +344,6 @@ class StateFile:
             atomic_files.sync_folder(self._folder)
 
     def open(self) -> tuple[list[bytes], bytes]:
-        """Payloads of the frames, and the stamp."""
         with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
         return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)
