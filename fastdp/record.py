@@ -6,9 +6,8 @@ A frozen dataclass whose fields are :func:`parameter` calls::
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
-From these follow checks, constructor, JSON, noise identity and command line options; the public class's docstring has
-the meanings.  A field annotated with None is optional; ``words=("auto",)`` accepts these texts too; ``_check`` checks
-relations between fields.
+From these follow checks, constructor, JSON, noise identity and command line options.  A field annotated with None is
+optional; ``words=("auto",)`` accepts these texts too; ``_check`` checks relations between fields.
 """
 
 from __future__ import annotations
