@@ -1,7 +1,4 @@
-"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E).
-
-Senders are not trusted: malformed messages and impossible reports are counted and left out.
-"""
+"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E)."""
 
 from __future__ import annotations
 

@@ -58,11 +58,10 @@ class Distribution:
     log_likelihood : float
         Natural logarithm of the reports' likelihood.
     n_reports : int
-        Number of reports.
     scale : "linear" or "logarithmic"
         Bins have equal widths in units of the input, or in octaves of v / low.
     reports : tuple or None
-        Distribution of a report and counts by cell, for intervals.
+        Distribution of a report and counts by cell.
     """
 
     frequencies: Floats
@@ -132,8 +131,8 @@ class Distribution:
     def interval(self, starts: Values, stops: Values, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Intervals (low, high) for the true answers of :meth:`sum`.
 
-        They cover every distribution of values that agrees with the reports, not only the estimate's, and need
-        hundreds of reports.  Ends are rounded to 2^-20 of the scale.
+        They cover every distribution of values that agrees with the reports, and need hundreds of reports.  Ends are
+        rounded to 2^-20 of the scale.
 
         Parameters
         ----------
@@ -223,7 +222,7 @@ def estimate(
     distribution : WindowDistribution
         Of a report, with M outputs.
     epsilon : float
-        The reports'; sets EM's tolerance.
+        Sets EM's tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
         Reports by output, or by cell k = floor(j cells / M) of outputs j.
     bins : int
@@ -238,7 +237,7 @@ def estimate(
     Raises
     ------
     DataError, ParameterError
-        If counts are not whole numbers of at least 0, or all 0; for another argument.
+        If counts are negative, not whole, or all 0; for another argument.
     """
     cells = validation.integer("bins", bins, 1, distribution.steps)
     validation.choice("method", method, get_args(Method))

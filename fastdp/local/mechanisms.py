@@ -63,7 +63,7 @@ class Mechanism(ABC):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        Public domain, to which values are clipped; high - low in [1e-140, 1e140].
+        Public domain; values are clipped to it.  high - low is in [1e-140, 1e140].
     """
 
     #: D: the grid has STEPS + 1 points.
@@ -144,7 +144,7 @@ class Mechanism(ABC):
         seed : int or str, optional
             For simulations: reproducible, not private.
         key : Key or 32 bytes, optional
-            The client's secret; by default words are the operating system's.
+            The client's; by default words are the operating system's.
         stream : int
             Number of the key's stream, below 2^40.
         start : int, optional
@@ -153,9 +153,7 @@ class Mechanism(ABC):
         Raises
         ------
         DataError
-            If a value is not a finite real number (with its index).
-        ParameterError
-            For another argument.
+            If a value is not a finite real number.
         """
         source = Words(seed, key, self.WORD_LEVEL, stream, start, (self._words,))
         if columns.is_number(values):
