@@ -48,8 +48,8 @@ MAX_PERIOD = 2**16
 LARGEST_FACTOR = 1.5
 #: The noise to come counts as that of so many steps: this fraction of those so far, at least this many.
 HORIZON_FRACTION, MIN_HORIZON = 0.25, 50
-#: Growth that a period must allow for in a cell, beside that seen: so many times what the cell would have of the
-#: total's.  Without it a new cluster waits too long where noise is small.
+#: Growth that a period must allow for in a cell, beside that seen: so many times the cell's share of the total's.
+#: Without it a new cluster waits too long where noise is small.
 UNSEEN = 2.0
 #: Weight that earlier counts keep in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
@@ -422,7 +422,7 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     shrink : bool
         True moves the estimates of a cell's children towards equal counts, by as much as noise suggests.
     total_share : float
-        Fraction of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
+        As for :class:`fastdp.PHDStream`, at every step.
 
     Notes
     -----

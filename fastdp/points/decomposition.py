@@ -371,7 +371,6 @@ KEPT = Columns(("released", "measure", "split", "state"), kept=True)
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless each cut cell and a child have a measure."""
     cut = first >= 0
     cut[0] = True
     if measure[cut].min() <= 0.0:

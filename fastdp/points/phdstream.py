@@ -228,7 +228,7 @@ class PointPublisher(Publisher[S]):
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension or outside the domain; nothing is consumed.
+            For points that are not finite, of another dimension, or outside the domain.
         """
         self.advance(added, removed)
         return self.sample()
@@ -381,8 +381,8 @@ class PHDStream(PointPublisher[PHDState]):
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        Counter of each cell: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here, unlike one
-        that settles), ``"binary"`` (1,024 activations a tree), or another one.
+        ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased, unlike one that settles),
+        ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
         D: depth of the smallest cells; ``fan_out``^D is at most 2^62.
     fan_out : int
@@ -396,8 +396,8 @@ class PHDStream(PointPublisher[PHDState]):
     retention : int
         Steps for which an uncut cell remembers its children's counts; memory grows with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted. 0 is the paper's,
-        with five times the total's error.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; 0 is the paper's,
+        with five times the error of the total.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
         its bounding box, on a network to the nearest road.

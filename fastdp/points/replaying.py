@@ -153,7 +153,6 @@ def replay(
 
 
 def _in_order(where: str, events: Events, *, sort: bool) -> Events:
-    """Sort events by time; DataError if unsorted without `sort`."""
     if events.times is None or not np.any(back := np.diff(events.times) < 0):
         return events
     if not sort:
