@@ -79,10 +79,8 @@ def start_chains(key: Key, secrets: Words, members: Integers) -> Chain:
 def _first_words(
     drawn: Iterable[DrawnWords | None], secrets: Words, members: Integers, stream: StreamId, count: int
 ) -> Words:
-    """First words of `stream` by ChaCha20 for each secret, uint64[n, 4], and stream number: uint64[n, count].
-
-    No secret is a key of AES too (:class:`fastdp.noise.words.WordStream`).
-    """
+    """First words of `stream` by ChaCha20 for each secret and stream number: uint64[n, count]."""
+    # No secret is a key of AES too (WordStream).
     name, words = stream.pack(), np.empty((len(secrets), count), np.uint64)
     for noted, secret, member in zip(drawn, secrets, members.tolist(), strict=False):
         if noted is not None:

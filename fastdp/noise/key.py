@@ -129,20 +129,20 @@ class Binding(IntEnum):
 
 
 class Key:
-    """Holds a 256-bit secret; made by :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+    """Holds a 256-bit secret, from :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
 
     Attributes
     ----------
     simulated : bool
         True if the key came from a seed.
     member : int
-        Stream number + 1, or 0 without one.
+        Stream number + 1, or 0.
     binding : Binding
         Scope of the key.
     drawn : DrawnWords or None
         Words drawn, if checked.
     family : bytes
-        Digest shared by the streams of a secret and composition, else empty.
+        Digest shared by the streams of a secret and composition.
     given : GivenNoise or None
         Table that replaces draws.
 
@@ -221,8 +221,8 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key from 32 random bytes that you keep, for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise.  Two streams, or an altered copy, under one
-        key and composition reveal their difference: name them (:meth:`of_stream`).
+        Two streams, or an altered copy, under one key and equal parameters reveal their difference: name them
+        (:meth:`of_stream`).
         """
         return cls(secret, simulated=False)
 

@@ -141,9 +141,9 @@ class Laplace(_Pool):
     scale : float or Fraction
         s = sensitivity / epsilon, in units of the numbers; P[X = k] is proportional to exp(-abs(k) / s).
     resolution : float
-        Grid step, a power of two, 1 for whole numbers; draws are multiples of it, and floats are rounded to it.
+        Grid step of draws and floats, a power of two; 1 for whole numbers.
     seed : int or str, optional
-        Simulation: reproducible noise, no privacy.  By default a fresh key, fit for a release.
+        For simulation.  By default a fresh key, fit for a release.
 
     Notes
     -----

@@ -364,7 +364,7 @@ def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int)
 # Noise of perturbers, and the distribution that a budget buys.
 #
 # A perturber's ``epsilon`` is its pure loss where noise is discrete Laplace.  Where noise is discrete Gaussian it
-# stands for rho = epsilon^2 / 2, which is also what a pure loss of epsilon costs in concentrated DP (Bun and
+# stands for rho = epsilon^2 / 2, which is also the cost of a pure loss of epsilon in concentrated DP (Bun and
 # Steinke 2016, Proposition 1.4): budgets of thresholds and of perturbers are one kind of number.  An integer that a
 # unit moves by theta, released on h levels, then has noise of scale theta h / epsilon, or of sigma theta sqrt(h) /
 # epsilon.

@@ -349,7 +349,6 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Counter blocks of pieces, and the used columns."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
