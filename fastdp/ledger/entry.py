@@ -57,17 +57,16 @@ class Entry:
     Attributes
     ----------
     id, time : int, str
-        Number, and time of the record: UTC, ISO 8601.
+        Number, and time of the record (UTC, ISO 8601).
     stream, part : str
         Stream, and label of the part that the release reads (None: all).
     start, stop : int or None
-        Positions [start, stop) that it reads; stop None: no end; both None: all.
+        Positions [start, stop) that it reads; None: no end, or all.
     guarantee : Guarantee
         Of the release.
     mechanism : dict or str or None
         Class and public parameters, or a description.
     note : str
-        Anything.
     state : str
         ``"spent"``, ``"reserved"`` (it counts), or ``"cancelled"`` (it does not).
     nonce : str

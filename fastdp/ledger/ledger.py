@@ -453,7 +453,6 @@ def _length(per: Duration | None) -> str | None:
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
-    """Tightest of a stream's limits, in all and per period."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 

@@ -303,10 +303,7 @@ EVERYWHERE = Region()
 
 @dataclass
 class Account:
-    """Exact sums of releases for one unit, without times or by one column and zone.
-
-    Its row has a seal over its fields and the seal of the last line that changed it.
-    """
+    """Exact sums of releases for one unit, without times or by one column and zone."""
 
     id: int
     kind: Kind
@@ -351,12 +348,13 @@ def _unpack(raw: bytes) -> int:
 ZERO = _pack(0)
 
 
-class Odometer:
-    """Sums the cost of releases to any one element of a stream or region.
+# Releases of the full stream add up; of ranges, parts and times the largest sum counts; ranges without a label may
+# meet any part.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
+# weakest unit.
 
-    Releases of the full stream add up; of ranges, parts and times the largest sum counts; ranges without a label may
-    meet any part.  A replaced value is one element less and one more.
-    """
+
+class Odometer:
+    """Sums the cost of releases to any one element of a stream or region."""
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self._db, self._mac = db, mac
@@ -403,7 +401,6 @@ class Odometer:
             account.their_delta += times * int(written(said.delta) * UNIT)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> int:
-        """Add to sums of a region; return the highest in its scope."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, END if region.stop is None else region.stop
         before = f"SELECT sum FROM level WHERE {_KEY} AND start < ?5 ORDER BY start DESC LIMIT 1"
@@ -642,7 +639,6 @@ class Odometer:
 
 @lru_cache(maxsize=256)
 def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
-    """Costs of a release with a finite epsilon, by measure."""
     rows = said.rows
     amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
     if kind not in ELEMENTS and (rows is None or rows.who is None):
@@ -660,7 +656,8 @@ def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
 
 
 def _sealed_text(seal: bytes, key: tuple[str, str, str], line: int, text: str) -> bytes:
-    # A line, which follows a seal too, is a JSON object.
+    # An account's fields after the seal of the last line that changed it.  A line, which follows a seal too, is a
+    # JSON object.
     return seal + json.dumps([*key, line, text]).encode()
 
 
