@@ -1,7 +1,4 @@
-"""Files that appear complete or not at all, survive a power cut, and are locked between processes.
-
-Only this module has calls that differ between operating systems.
-"""
+"""Files that appear complete or not at all, survive a power cut, and are locked between processes."""
 
 from __future__ import annotations
 

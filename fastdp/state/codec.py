@@ -126,13 +126,12 @@ class Form:
 LIKE_START = object()
 #: Not in a file: it follows from the other fields (:meth:`fastdp.state.machine.Machine.restored`).
 DERIVED = object()
-#: Ranges of integers: what NumPy holds, and counts.
+#: Ranges of integers: NumPy's, and counts.
 INT64, COUNT = Whole(-(2**63), 2**63 - 1), Whole(0, 2**63 - 1)
 
 
 @functools.cache
 def _fields(record: type) -> dict[str, tuple[Any, Form | None]]:
-    """Annotation of each field in a file, and its form."""
     hints, found = typing.get_type_hints(record, include_extras=True), {}
     for name in getattr(record, "_fields", None) or [field.name for field in dataclasses.fields(record)]:
         notes = typing.get_args(hints[name])[1:]

@@ -375,7 +375,6 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -419,7 +418,7 @@ class Publisher(Generic[S]):
         moved : bool
             True: the bytes of a kept file that no process continues.
         own : components, optional
-            Those that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, a class.
+            Those that bytes cannot hold, such as a selector; for ``Publisher`` ``machine``, a class.
 
         Raises
         ------
@@ -494,10 +493,9 @@ class Publisher(Generic[S]):
         path, key
             As given to :meth:`keep`.
         replay : bool
-            True: repeat the last recorded call, whose outputs were lost, with the same values in one call; others are
-            refused.
+            True: the last recorded call is repeated with the same values, because its outputs were lost.
         moved : bool
-            True: the file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused.
+            True: the file was moved here, and no process continues it elsewhere.
         own : components, optional
             As for :meth:`from_bytes`.
 
@@ -593,7 +591,6 @@ class Publisher(Generic[S]):
         return described
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 

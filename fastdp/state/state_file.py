@@ -108,7 +108,7 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        # What padding fills up anyway is stored as it is.
+        # A payload that padding fills up anyway is stored uncompressed.
         fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
         deflated = zlib.compress(payload, int(compress and not fits), -15)
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
