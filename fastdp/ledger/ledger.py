@@ -68,7 +68,11 @@ class Ledger:
         key: Key | bytes | None = None,
         create: bool = True,
     ) -> None:
-        self._path = Path(os.path.realpath(validation.path("path", path)))
+        text = validation.path("path", path)
+        # SQLite's names for what is no file, or of a file by another notation.
+        if text.startswith((":memory:", "file:")):
+            raise validation.refusal("path", text, "a file's path, in tests one in a temporary folder")
+        self._path = Path(os.path.realpath(text))
         self._limit = budget(limit_epsilon=limit_epsilon, limit_delta=limit_delta)
         secret = Key.from_bytes(key) if isinstance(key, (bytes, bytearray)) else key
         if secret is not None and not isinstance(secret, Key):
