@@ -1,6 +1,6 @@
 """The three baselines of PHDStream's section 5.3: PrivTree run again and again, and PrivTree run once.
 
-They release what :class:`fastdp.PHDStream` releases, for comparison with it.  Readings: ``docs/points.md``.
+They release what :class:`fastdp.PHDStream` releases, for comparison with it.  Readings: ``docs/explanation/papers.md``.
 """
 
 from __future__ import annotations
