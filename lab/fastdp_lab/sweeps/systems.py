@@ -305,7 +305,7 @@ SYSTEMS: dict[str, System] = {
 
 #: Systems that are fastdp's own methods, not baselines of papers.
 OURS = {*SYSTEMS} - {"base", "equation 6"} | {"phdstream", "adaptive_phdstream"}
-OURS |= {"ToPS", "PAK", "Adaptive", "release", "ToPL", "PHDStream"}
+OURS |= {"ToPS", "PAK", "Adaptive", "release", "calendar", "ToPL", "PHDStream"}
 
 
 def _points(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
