@@ -109,7 +109,8 @@ def named(claim: Claim, side: str, known: Iterable[Any]) -> dict[Any, str]:
     ParameterError if a name stands for none.
     """
     given: Any = getattr(claim, side)
-    every, found = dict.fromkeys(known), {}
+    every = dict.fromkeys(known)
+    found: dict[Any, str] = {}
     for name in given if isinstance(given, tuple) else (given,):
         listed = {} if claim.by != "mechanism" else {e: e[len(name) :] for e in every if e.startswith(f"{name}, ")}
         if name not in every and not listed:

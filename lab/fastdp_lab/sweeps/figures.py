@@ -231,8 +231,14 @@ def curves(ax: Axes, rows: DataFrame, x: str, y: str, styles: Styles, by: str = 
             found = finite.groupby(x)[y].agg(["mean", "sem"])
             factor = np.exp(DECISIVE * found["sem"] / found["mean"])
             (handles[name],) = ax.plot(found.index, found["mean"], **style)
-            low, high = found["mean"] / factor, found["mean"] * factor
-            ax.fill_between(found.index, low, high, color=style["color"], alpha=0.15, linewidth=0)
+            ax.fill_between(
+                found.index,
+                found["mean"] / factor,
+                found["mean"] * factor,
+                color=style["color"],
+                alpha=0.15,
+                linewidth=0,
+            )
     return handles
 
 
