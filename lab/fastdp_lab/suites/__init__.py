@@ -24,7 +24,7 @@ from fastdp import validation
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Json
 from fastdp_lab.mechanism import UNITS
-from fastdp_lab.sweeps.claims import Claim
+from fastdp_lab.sweeps.claims import BY, Claim
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
 from fastdp_lab.sweeps.study import check_keys, read, tables, text
 
@@ -128,11 +128,14 @@ def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specificatio
         raise ParameterError(f"tuned = {validation.shown(tuned)}: expected a list of names of data sets")
     for k, each in enumerate(tuned):
         text(f"tuned[{k}]", each)
-    names = tuple(dict.fromkeys(each.name for each in specification.mechanisms))
     columns = specification.study.columns(specification.metrics)
     for k, claim in enumerate(claims):
-        for key, known in (("better", names), ("worse", names), ("metric", columns)):
-            validation.choice(f"claims[{k}].{key}", getattr(claim, key), known)
+        validation.choice(f"claims[{k}].by", claim.by, BY)
+        validation.choice(f"claims[{k}].metric", claim.metric, columns)
+        for key in ("better", "worse"):
+            if claim.by in ("mechanism", "dataset", "workload") and (name := getattr(claim, key)) is not None:
+                known = {each.name: None for each in getattr(specification, f"{claim.by}s")}
+                validation.choice(f"claims[{k}].{key}", name, tuple(known))
 
 
 def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:

@@ -1,8 +1,8 @@
 """Verdicts on a paper's statements, by a rule that stands beside each statement.
 
-A claim compares two mechanisms.  In each cell (data set, budget, kind of queries) the ratio of their mean errors over
-repetitions is taken; it decides the cell where it differs from the stated ratio by more than two standard errors of
-its logarithm.
+A claim compares two entries of a column, mechanisms say.  In each cell, a combination of all other columns, the ratio
+of their mean errors over repetitions is taken; it decides the cell where it differs from the stated ratio by more
+than two standard errors of its logarithm, and by more than the claim's margin.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Standard errors of a cell's logarithmic ratio that decide.
 DECISIVE = 2.0
+#: Columns that make a cell.  A look is the number of a time among those of its data set and queries, from 0.
+LEVELS = ("mechanism", "dataset", "epsilon", "workload", "group")
+BY = (*LEVELS, "look")
+#: Metrics without noise: one repetition decides.
+EXACT = ("truth", "points")
 
 
 @dataclass(frozen=True)
@@ -31,25 +36,32 @@ class Claim:
     ----------
     says : str
         The statement, with its place in the paper.
-    better, worse : str
-        Names of mechanisms.
+    better, worse : str or float
+        Entries of the column ``by``.  Without ``worse`` the metric itself is judged, not a ratio.
+    by : str
+        "mechanism", "dataset", "epsilon", "workload", "group" or "look".
     least, most : float
         The error of the worse one is so many times that of the better one: from ``least`` to ``most``.
     share : float
         Part of the cells in which this holds, at least.
+    margin : float
+        Factor within which a cell decides nothing.
     metric : str
         A column of results.
-    datasets, epsilons, workloads, groups : tuple, optional
+    mechanisms, datasets, epsilons, workloads, groups : tuple, optional
         Which cells; by default all, and the group "all" where there is one.
     """
 
     says: str
-    better: str
-    worse: str
+    better: str | float
+    worse: str | float | None = None
+    by: str = "mechanism"
     least: Annotated[float, Meta(ge=0)] = 1.0
     most: float = math.inf
     share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    margin: Annotated[float, Meta(ge=1)] = 1.0
     metric: str = "mse"
+    mechanisms: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     workloads: tuple[str, ...] = ()
@@ -83,29 +95,34 @@ class Verdict:
 
 def decide(claim: Claim, rows: DataFrame) -> Verdict:
     """The verdict that results give."""
-    for name in (claim.better, claim.worse):
-        if name not in set(rows["mechanism"]):
-            raise DataError(f"claims: no mechanism {name!r} in the results; expected its name in the specification")
-    asked = rows[rows["mechanism"].isin([claim.better, claim.worse])]
-    groups = claim.groups or (("all",) if "all" in set(asked["group"]) else ())
-    for column, chosen in {
-        "dataset": claim.datasets,
-        "epsilon": claim.epsilons,
-        "workload": claim.workloads,
-        "group": groups,
-    }.items():
-        if chosen:
-            asked = asked[asked[column].isin(chosen)]
-    if asked["mechanism"].nunique() < 2:
+    if "time" in rows:
+        rows = rows.assign(look=rows.groupby(["dataset", "workload"])["time"].rank("dense") - 1.0)
+    names = [claim.better] if claim.worse is None else [claim.better, claim.worse]
+    for name in names:
+        if name not in set(rows[claim.by]):
+            raise DataError(f"claims: no {claim.by} {name!r} in the results; expected its name in the specification")
+    asked = rows[rows[claim.by].isin(names)]
+    chosen = {each: getattr(claim, f"{each}s") for each in LEVELS}
+    if "all" in set(asked["group"]) and claim.by != "group":
+        chosen["group"] = chosen["group"] or ("all",)
+    for column, some in chosen.items():
+        if some:
+            asked = asked[asked[column].isin(some)]
+    if asked[claim.by].nunique() < len(names):
         return Verdict(claim, "open", 0, 0, 0, 0, (math.nan,) * 3)
-    keys = ["dataset", "epsilon", "workload", "group"]
+    keys = [each for each in LEVELS if each != claim.by]
     # Times of a stream of points are averaged before repetitions are.
-    each = asked.groupby([*keys, "mechanism", "repetition"], sort=False)[claim.metric].mean()
-    found = each.groupby([*keys, "mechanism"], sort=False).agg(["mean", "std", "count"]).unstack("mechanism")
-    ratio = (found["mean"][claim.worse] / found["mean"][claim.better]).to_numpy()
+    each = asked.groupby([*keys, claim.by, "repetition"], sort=False)[claim.metric].mean()
+    found = each.groupby([*keys, claim.by], sort=False).agg(["mean", "std", "count"]).unstack(claim.by)
+    ratio = found["mean"][claim.better].to_numpy()
+    if claim.worse is not None:
+        ratio = found["mean"][claim.worse].to_numpy() / ratio
     # One repetition has no deviation: NaN leaves the cell open.
     deviation = found["std"] / found["mean"] / np.sqrt(found["count"])
-    error = np.exp(DECISIVE * np.hypot(*(deviation[name].to_numpy() for name in (claim.better, claim.worse))))
+    squares = sum(deviation[name].to_numpy() ** 2 for name in names)
+    error = np.maximum(np.exp(DECISIVE * np.sqrt(squares)), claim.margin)
+    if claim.metric in EXACT:
+        error = np.full(ratio.size, claim.margin)
     kept = np.isfinite(ratio)
     ratio, error = ratio[kept], error[kept]
     holds = int(np.sum((ratio >= claim.least * error) & (ratio * error <= claim.most)))
@@ -116,7 +133,7 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         holds,
         fails,
         ratio.size,
-        int(each.groupby(keys).size().max() // 2) if len(each) else 0,
+        int(found["count"].max().max()) if len(each) else 0,
         tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,
     )
 
@@ -131,7 +148,10 @@ def as_row(verdict: Verdict) -> list[Any]:
     """The verdict as a line of a table."""
     claim = verdict.claim
     most = "" if math.isinf(claim.most) else f", at most {claim.most:g}"
-    rule = f"{claim.metric} of {claim.worse} / {claim.better} at least {claim.least:g}{most} in {claim.share:.0%}"
+    pair = f"{claim.better}" if claim.worse is None else f"{claim.worse} / {claim.better}"
+    of = pair if claim.by == "mechanism" else f"{claim.by} {pair}"
+    margin = f", margin {claim.margin:g}" if claim.margin > 1.0 else ""
+    rule = f"{claim.metric} of {of} at least {claim.least:g}{most} in {claim.share:.0%}{margin}"
     low, middle, high = verdict.ratios
     counts = f"{verdict.holds} of {verdict.cells} hold, {verdict.fails} do not"
     return [claim.says, rule, verdict.found, counts, f"{low:.3g} / {middle:.3g} / {high:.3g}", verdict.repetitions]
