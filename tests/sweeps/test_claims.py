@@ -52,7 +52,7 @@ def test_one_repetition_decides_what_has_no_noise() -> None:
 
 def test_a_verdict_says_its_rule() -> None:
     row = as_row(decide(Claim("said", 2.0, 0.5, "epsilon", least=1.5, margin=1.2, metric="mae"), ROWS))
-    assert row[1] == "mae of epsilon 0.5 / 2.0 at least 1.5 in 100%, margin 1.2"
+    assert row[1] == "mae of epsilon 0.5 / 2 at least 1.5 in 100%, margin 1.2"
     assert row[2:4] == ["agrees", "2 of 2 hold, 0 do not"]
     with pytest.raises(DataError, match="no mechanism 'C' in the results"):
         decide(Claim("said", "A", "C"), ROWS)

@@ -148,7 +148,8 @@ def as_row(verdict: Verdict) -> list[Any]:
     """The verdict as a line of a table."""
     claim = verdict.claim
     most = "" if math.isinf(claim.most) else f", at most {claim.most:g}"
-    pair = f"{claim.better}" if claim.worse is None else f"{claim.worse} / {claim.better}"
+    names = (claim.better,) if claim.worse is None else (claim.worse, claim.better)
+    pair = " / ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in names)
     of = pair if claim.by == "mechanism" else f"{claim.by} {pair}"
     margin = f", margin {claim.margin:g}" if claim.margin > 1.0 else ""
     rule = f"{claim.metric} of {of} at least {claim.least:g}{most} in {claim.share:.0%}{margin}"
