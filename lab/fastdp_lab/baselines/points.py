@@ -1,7 +1,7 @@
 """The three baselines of PHDStream's section 5.3: PrivTree run again and again, and PrivTree run once.
 
 They follow a set of points as :class:`fastdp.PHDStream` does, for simulations beside it: they have no state files and
-their noise is not bound to the input.  Readings: ``docs/points.md``.
+their noise is not bound to the input.  Readings: ``docs/explanation/papers.md``.
 """
 
 from __future__ import annotations
