@@ -145,7 +145,7 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
     deviation = spread.std() / np.sqrt(count) if claim.metric not in EXACT else 0.0 * ratio
     if claim.pooled:
         rest = [each for each in cell if each != "epsilon"]
-        logs = np.log(ratio).groupby(level=rest, sort=False)
+        logs = ratio.map(math.log).groupby(level=rest, sort=False)
         squares = (deviation**2).groupby(level=rest, sort=False)
         ratio, deviation = np.exp(logs.mean()), np.sqrt(squares.mean() / logs.count())
     error = np.exp(DECISIVE * deviation)
