@@ -153,8 +153,8 @@ def add_noise(
     Parameters
     ----------
     values : number or array-like
-        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Integers stay
-        integers; values beyond 2^62 (grid steps) saturate.
+        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Values beyond
+        2^62 (grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution, not computed from the
         data.  For floats it must hold for computed numbers, whose sums depend on order.
@@ -168,7 +168,7 @@ def add_noise(
     seed, key
         As for :func:`fastdp.release`.
     ledger, stream : Ledger and str, optional
-        Reserves the loss before values are read; name of their source.
+        Reserves the loss of this stream before values are read.
     return_guarantee : bool
         True returns the :class:`fastdp.Guarantee` too.
 
@@ -184,11 +184,11 @@ def add_noise(
     ParameterError, DataError
         For an argument that is not accepted.
     BudgetError
-        If the ledger's limit leaves too little.
+        If the ledger refuses the loss.
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine.  A second call on the same data is a second release.
+    Privacy: pure epsilon, exact on this machine, for each call.
 
     Examples
     --------

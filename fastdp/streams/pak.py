@@ -409,7 +409,7 @@ class PAK(Publisher[PAKState]):
     length : int
         n: total number of values, the hold-out included; at most 2^33.
     holdout : int
-        m, the time lag: the first values choose the threshold tau; their sum is published at once.
+        m, the time lag: the first values choose the threshold tau, and are published as one sum.
     share : float
         The threshold's fraction of the hold-out's budget.
     tail_factor : float
@@ -417,7 +417,7 @@ class PAK(Publisher[PAKState]):
     threshold : Threshold or float, optional
         By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives the plain binary tree.
     lag_sums : bool
-        True also publishes the running sums of the first m values, by their own tree, once tau is known.
+        True also publishes the running sums of the first m values, by a tree of their own.
     clip : bool
         True: r tau is at most the bound.  False, with a threshold that does not clip, is the paper's.
     average : int, "all" or None
@@ -488,8 +488,8 @@ class PAK(Publisher[PAKState]):
         Returns
         -------
         float64[k]
-            The sum (or average) after each value past the hold-out, in units of the input.  The value that completes
-            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all.
+            The sum (or average) after each value past the hold-out.  The hold-out's last value publishes the sum of
+            the first m values, or with ``lag_sums`` all.
 
         Raises
         ------

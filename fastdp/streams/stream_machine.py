@@ -1,4 +1,4 @@
-"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds (ToPS sections 3.2 and 7)."""
+"""The step of a stream: hold-out, warm-up, publishing, renewed thresholds (ToPS sections 3.2 and 7)."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ class Schedule(Machine[Streams]):
         return _with_chooser(state, 0, self.restored_chooser(row, packed["holdout"]))
 
     def restored_chooser(self, row: Any, packed: bytes) -> Chooser | None:
-        """Chooser with values that a file holds, if any; ValueError without a threshold to choose."""
+        """Chooser with values of a file, if any; ValueError without a threshold to choose."""
         held, chooser = codec.unpack(packed, "<i8").astype(np.int64), self.chooser_for(row)
         if held.size:
             if chooser is None:

@@ -150,3 +150,23 @@ def test_a_mechanism_without_a_threshold_has_no_truncation(small, scene) -> None
     assert by_name["mse"] > 0.0
     with pytest.raises(ParameterError, match="no one threshold to clip at"):
         next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
+
+
+@pytest.mark.parametrize(("part", "draws"), [({"part": "Simple"}, 1), ({"part": "Block", "size": 8}, 2)])
+def test_running_sums_have_the_noise_of_their_counter(small, part, draws: int) -> None:
+    """By hand: noise on every increment, or a sum that replaces a block's."""
+    small["datasets"] = [{"name": "bits", "generator": "panel", "course": "still", "steps": 60, "persons": 1}]
+    small["mechanisms"], small["epsilons"], small["repetitions"] = [{"system": "counter", "counter": part}], [0.5], 1
+    small["workloads"] = [{"kind": "running_sums", "count": 60}]
+    small |= {"metrics": ["mae"], "holdout": 0}
+    found = sweeps.from_table(small)
+    ((group, _),) = (part := next(parts(found))).cells
+    rows = run_part(found, part, Path())
+    key = group.key(Key.from_seed(found.seed), 0)
+    noise = fastdp.noise.discrete_laplace(draws / 0.5, 60, key=key.reveal()).astype(float)
+    error = noise.cumsum()
+    if draws == 2:
+        error = np.array([noise[7 : t + 1 : 8].sum() + noise[8 * ((t + 1) // 8) : t + 1].sum() for t in range(60)])
+    stops = np.array([int(row[7]) for row in rows])
+    assert stops[[0, -1]].tolist() == [1, 60]
+    np.testing.assert_allclose([row[-2] for row in rows], np.abs(error)[stops - 1])

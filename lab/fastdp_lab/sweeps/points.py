@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
-METRICS = ("mse", "mae", "relative_error")
+ERRORS = ("mse", "mae", "relative_error")
+METRICS = (*ERRORS, "focus")
 KEYS: tuple[str, ...] = ()
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 
@@ -311,22 +312,49 @@ def _follow(
 
 def _look(specification: Specification, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Row]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
-    present, sampled = len(truth.stream.present(t)), PointIndex(publisher.sample())
-    common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
+    there, sampled = truth.stream.present(t), PointIndex(publisher.sample())
+    tree, present = publisher.tree, len(there)
+    common = [float(truth.data_set.start + t), float(present), publisher.total, float(tree.n_leaves)]
+    focused = [_focus(tree, there)] if "focus" in specification.metrics else []
     for workload, groups, counts in asked:
         for each, exact in zip(groups, counts[t], strict=True):
             answers = sampled.count(each.lower, each.upper).astype(np.float64)
             if workload.kind == "map":
                 nothing = [math.nan] * len(specification.metrics)
-                for k, pair in enumerate(zip(exact.tolist(), answers.tolist(), strict=True)):
-                    yield workload.name, str(k), 1, [*common, *pair, *nothing]
+                numbers = exact.tolist(), answers.tolist(), _cells(tree, each).tolist()
+                for k, row in enumerate(zip(*numbers, strict=True)):
+                    yield workload.name, str(k), 1, [*common, *row, *nothing]
             else:
                 errors = _errors(exact, answers, specification.metrics, queries.FLOOR * present)
-                yield workload.name, each.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
+                means = exact.mean(), answers.mean(), math.nan
+                yield workload.name, each.name, exact.size, [*common, *means, *errors, *focused]
+
+
+def _focus(tree: Any, points: Floats) -> float:
+    """Mean measure of the cell of a place of the domain, over that of the cell of a point."""
+    if math.isnan(tree.n_leaves):
+        return math.nan
+    size = tree.domain.measure(tree.lower, tree.upper)
+    inside = PointIndex(points).count(tree.lower, tree.upper)
+    return float(size @ size / size.sum() * inside.sum() / max(size @ inside, 1e-300))
+
+
+def _cells(tree: Any, grid: BoxQueries) -> Floats:
+    """Number of the cell around the middle of each box of a map, by row."""
+    side, middle = math.isqrt(len(grid)), (grid.lower + grid.upper) / 2.0
+    cells = np.full((side, side), math.nan)
+    if not math.isnan(tree.n_leaves):
+        columns, rows = (
+            np.searchsorted(axis, [corner[:, k] for corner in (tree.lower, tree.upper)]).T.tolist()
+            for k, axis in enumerate((middle[:side, 0], middle[::side, 1]))
+        )
+        for number, (column, row) in enumerate(zip(columns, rows, strict=True)):
+            cells[slice(*row), slice(*column)] = number
+    return cells.ravel()
 
 
 def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
-    for name in METRICS:
+    for name in ERRORS:
         if name in chosen and name != "relative_error":
             yield getattr(queries, name)(truth, answers)
         elif name in chosen:
@@ -336,7 +364,8 @@ def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> It
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Columns of numbers in the results, for the metrics of a specification."""
-    return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
+    numbers = ("time", "points", "total", "leaves", "truth", "answer", "region")
+    return (*numbers, *(name for name in METRICS if name in chosen))
 
 
 def build(specification: Specification, mechanism: Mechanism, truth: Points, epsilon: float) -> Callable[[], Any]:

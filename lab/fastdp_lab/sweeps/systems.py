@@ -15,6 +15,7 @@ import fastdp
 from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Json
+from fastdp.noise import discrete_laplace
 from fastdp.points import Domain
 from fastdp.points.phdstream import NAMED_COUNTERS
 from fastdp.streams import METHODS
@@ -182,6 +183,26 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
     return prepare
 
 
+def _counted(setting: Setting, **parameters: Any) -> Prepare:
+    """Running sums of whole numbers with the noise of a counter, one value an activation."""
+    counter: Any = build_parts({"counter": {"part": "Simple"}, **parameters})["counter"]
+    scale = counter.draws * (setting.sensitivity or setting.bound) / setting.epsilon
+
+    def prepare(values: Floats) -> Run:
+        whole = np.rint(values[setting.holdout :])
+
+        def run(key: Key) -> RunResult:
+            state = np.zeros((1, counter.width), np.int64)
+            noise = discrete_laplace(scale, whole.size, key=key.reveal())
+            errors = [int(counter.step(state, noise[k : k + 1])[0]) for k in range(whole.size)]
+            before = np.concatenate([[0.0], np.cumsum(whole + errors)])
+            return RunResult(lambda starts, stops: before[stops] - before[starts], math.nan)
+
+        return run
+
+    return prepare
+
+
 def _equation_6(setting: Setting, threshold: Table) -> Prepare:
     """Answers that are wrong by what Eq. 6 of ToPS says of a fixed theta, NOT PRIVATE: its minus, times c r / 3 m."""
     theta, rule = build_parts({"threshold": threshold})["threshold"].theta, NoisyMax()
@@ -299,12 +320,13 @@ SYSTEMS: dict[str, System] = {
     "publisher": _composition(StreamPublisher),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     "base": System(_zeros, ("threshold",)),
+    "counter": System(_counted, ("counter",)),
     "equation 6": System(_equation_6, ("threshold",)),
 }
 
 
 #: Systems that are fastdp's own methods, not baselines of papers.
-OURS = {*SYSTEMS} - {"base", "equation 6"} | {"phdstream", "adaptive_phdstream"}
+OURS = {*SYSTEMS} - {"base", "counter", "equation 6"} | {"phdstream", "adaptive_phdstream"}
 OURS |= {"ToPS", "PAK", "Adaptive", "release", "calendar", "ToPL", "PHDStream"}
 
 

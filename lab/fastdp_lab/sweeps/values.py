@@ -45,6 +45,7 @@ Longest = Annotated[int, Meta(ge=1, le=2**40)]
 _QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
     "random_ranges": (("name", "kind", "count", "max_range", "classes", "fixed"), 200),
     "timeline": (("name", "kind", "count"), 120),
+    "running_sums": (("name", "kind", "count", "classes"), 200),
 }
 
 
@@ -179,8 +180,14 @@ class Workload:
             edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
             stretches = [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
             return edges[:-1], edges[1:], [("all", slice(None)), *stretches]
-        starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [("all", slice(None))]
+        if self.kind == "running_sums":
+            stops = np.unique(np.geomspace(1, n, self.count).astype(np.int64))
+            starts = np.zeros_like(stops)
+            if not self.classes:
+                return starts, stops, [(str(stop), slice(k, k + 1)) for k, stop in enumerate(stops)]
+        else:
+            starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         if self.classes:
             found = np.searchsorted(self.classes, stops - starts, side="right")
             labels = [f"[{low}, {high})" for low, high in pairwise((1, *self.classes, "..."))]
