@@ -2,7 +2,7 @@
 
 A claim compares two mechanisms.  In each cell (data set, budget, kind of queries) the ratio of their mean errors over
 repetitions is taken; it decides the cell where it differs from the stated ratio by more than two standard errors of
-its logarithm.
+its logarithm, repetitions paired.
 """
 
 from __future__ import annotations
@@ -101,11 +101,14 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
     keys = ["dataset", "epsilon", "workload", "group"]
     # Times of a stream of points are averaged before repetitions are.
     each = asked.groupby([*keys, "mechanism", "repetition"], sort=False)[claim.metric].mean()
-    found = each.groupby([*keys, "mechanism"], sort=False).agg(["mean", "std", "count"]).unstack("mechanism")
-    ratio = (found["mean"][claim.worse] / found["mean"][claim.better]).to_numpy()
+    pairs = each.unstack("mechanism")[[claim.worse, claim.better]].dropna()
+    means = pairs.groupby(keys, sort=False).mean()
+    ratio = (means[claim.worse] / means[claim.better]).to_numpy()
+    # Both see the same queries, so that their errors may rise and fall together.
+    relative = pairs / pairs.groupby(keys, sort=False).transform("mean")
+    differences = (relative[claim.worse] - relative[claim.better]).groupby(keys, sort=False)
     # One repetition has no deviation: NaN leaves the cell open.
-    deviation = found["std"] / found["mean"] / np.sqrt(found["count"])
-    error = np.exp(DECISIVE * np.hypot(*(deviation[name].to_numpy() for name in (claim.better, claim.worse))))
+    error = np.exp(DECISIVE * (differences.std() / np.sqrt(differences.count())).to_numpy())
     kept = np.isfinite(ratio)
     ratio, error = ratio[kept], error[kept]
     holds = int(np.sum((ratio >= claim.least * error) & (ratio * error <= claim.most)))

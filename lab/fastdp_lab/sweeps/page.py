@@ -15,7 +15,7 @@ import numpy as np
 from fastdp.kinds import Json
 from fastdp_lab.mechanism import UNITS, registered
 from fastdp_lab.sweeps.claims import as_row, decide
-from fastdp_lab.sweeps.figures import Sweep, draw_scores
+from fastdp_lab.sweeps.figures import Sweep, draw, draw_scores
 from fastdp_lab.sweeps.results import MANIFEST, RESULTS
 from fastdp_lab.sweeps.systems import OURS
 
@@ -82,7 +82,7 @@ def _with_all(rows: DataFrame) -> list[str]:
 def write_page(folder: Path, suite: Suite, seconds: Json) -> Path:
     """Write the page of a finished suite from its results; ``seconds`` a value by mechanism."""
     sweep = Sweep(folder)
-    scores, parts = Scores(sweep), [f"<h1>{escape(suite.specification.name)}</h1>"]
+    parts = [f"<h1>{escape(suite.specification.name)}</h1>"]
     if suite.about:
         parts.append(f"<p>{escape(suite.about)}</p>")
     if suite.unit:
@@ -90,13 +90,14 @@ def write_page(folder: Path, suite: Suite, seconds: Json) -> Path:
     parts.append(_facts(sweep))
     if suite.claims:
         parts += ["<h2>Does it agree with the paper?</h2>", _verdicts(suite, sweep.rows)]
+        for path in draw(folder, folder / FIGURES, formats=("png",)):
+            parts.append(_image(path, path.stem.replace("_", " ")))
     else:
+        scores = Scores(sweep)
         parts += ["<h2>Which mechanism?</h2>", _ranking(sweep, scores, seconds)]
         for question, path in draw_scores(scores, seconds, set(_ours(sweep)), folder / FIGURES):
             parts += [f"<h2>{escape(question)}</h2>", _image(path, question)]
         parts += ["<h2>Where fastdp's own methods lose</h2>", _lost(sweep, scores)]
-    for path in sorted((folder / FIGURES).glob("*.png")) if suite.claims else ():
-        parts.append(_image(path, path.stem.replace("_", " ")))
     parts += ["<h2>Mechanisms</h2>", _mechanisms(sweep), "<h2>Streams</h2>", _streams(sweep, suite.tuned)]
     parts += ["<h2>Made by</h2>", _versions(folder, sweep.manifest)]
     return _written(folder, suite.specification.name, parts)

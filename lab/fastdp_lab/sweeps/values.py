@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -92,6 +92,8 @@ class ValueSet(DataSet):
     Registered mechanisms are told ``sensitivity`` and ``w`` (:class:`fastdp_lab.mechanism.Mechanism`); of ``persons``
     values of a step the mean is asked for.
     """
+
+    STUDY: ClassVar[str] = "values"
 
     bound: Positive
     holdout: Annotated[int, Meta(ge=0)]
