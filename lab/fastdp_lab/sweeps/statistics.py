@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from zoneinfo import available_timezones
@@ -20,9 +20,11 @@ from zoneinfo import available_timezones
 import numpy as np
 from msgspec import Meta
 
+import fastdp
 from fastdp import Key, validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices
+from fastdp_lab.planning import Optimum, optimise_pak, outlier_error, sample_quantile, sample_sensitivity
 from fastdp_lab.sweeps import values
 from fastdp_lab.sweeps.study import Count, Name, Row, System, Table, check_keys, plain, read
 from fastdp_lab.sweeps.values import Values, ValueSet
@@ -35,6 +37,8 @@ Share = Annotated[float, Meta(gt=0, lt=1)]
 Numbers = dict[str, float]
 #: A quantile is asked for where so many values lie above it.
 LEAST_ABOVE = 10
+#: Of all of PAK's experiments.
+DELTA, BETA = 2.0**-20, 0.02
 _OWN = ("unit", "times", "zone", "days")
 
 
@@ -116,10 +120,11 @@ def read_data_set(table: Table, place: str, name: str, top: Table) -> SampleSet:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """All numbers of a system, or upper quantiles at shares of values above them."""
+    """The numbers of a system, all or ``only`` some; or upper quantiles at shares of values above them."""
 
     name: Name = "numbers"
     kind: str = "numbers"
+    only: tuple[Name, ...] = ()
     shares: tuple[Share, ...] = ()
     by: Literal["hour", "weekday"] | None = None
     fixed: bool = field(default=True, init=False)
@@ -129,7 +134,7 @@ class Question:
 
 
 #: Keys of each kind of questions.
-_QUESTIONS = {"numbers": ("name", "kind"), "quantiles": ("name", "kind", "shares", "by")}
+_QUESTIONS = {"numbers": ("name", "kind", "only"), "quantiles": ("name", "kind", "shares", "by")}
 
 
 def read_workload(table: Table, place: str) -> Question:
@@ -190,11 +195,68 @@ def _of_bound() -> Any:
     return bound
 
 
+# PAK's analysis, and its runs.
+
+
+@lru_cache(maxsize=8)
+def _best(sample: Sample, first: int, n: int | None, epsilon: float, as_printed: bool) -> Optimum:
+    """The best parameters by m values from ``first`` on, which the paper looks at without noise too."""
+    m, bound = sample.data_set.holdout, sample.data_set.bound
+    part = sample.values[first : first + m]
+    quantile, sensitivity = sample_quantile(part), sample_sensitivity(part, bound)
+    given = n or sample.values.size, m, bound, epsilon, DELTA, BETA
+    return optimise_pak(quantile, *given, smooth_sensitivity=sensitivity, as_printed=as_printed)
+
+
+def _of_optimum(n: int | None = None, as_printed: bool = False, renewed: bool = False) -> Any:
+    """The columns of Tables I and II, and the bound of clipping in units of B; ``renewed``: of later values too."""
+
+    def optimum(sample: Sample, question: Question, cell: Cell) -> Numbers:
+        m = sample.data_set.holdout
+        stretch = cell.repetition % (sample.values.size // m) if renewed else 0
+        best = _best(sample, stretch * m, n, cell.epsilon, as_printed)
+        clipping = 0.0 if best.fallback else outlier_error(best.quantile, best.n, best.p, best.r, best.beta_out)
+        columns = {"IF": best.improvement, "r": best.r, "lambda": best.lambda_, "p": best.p, "share": best.share}
+        return columns | {"clipping error / B": clipping / best.bound}
+
+    return optimum
+
+
+def _of_runs(plain: bool = False) -> Any:
+    """Absolute errors of the sum of all values at the last one (section VII-A), and of it by clipping, over B."""
+
+    def run(sample: Sample, question: Question, cell: Cell) -> Numbers:
+        arguments, bound, size = _best(sample, 0, None, cell.epsilon, False).arguments(), sample.data_set.bound, 2**20
+        if plain:
+            arguments |= {"threshold": bound, "holdout": 0}
+        publisher = fastdp.PAK(**arguments, key=cell.key)
+        for start in range(0, sample.values.size, size):
+            released = publisher.publish(sample.values[start : start + size])
+        truth = sample.values.sum()
+        clipped = truth - np.minimum(sample.values, publisher.threshold).sum()
+        return {"error at n / B": abs(released[-1] - truth) / bound, "clipping error / B": clipped / bound}
+
+    return run
+
+
+def _of_print(numbers: Any) -> Any:
+    """Numbers that a paper prints, the same for all data sets, or by their names."""
+
+    def printed(sample: Sample, question: Question, cell: Cell) -> Numbers:
+        found = numbers.get(sample.data_set.name, numbers)
+        return {name: float(each) for name, each in found.items() if not isinstance(each, dict)}
+
+    return printed
+
+
 #: Systems by their name in a specification.
 SYSTEMS: dict[str, System] = {
     "quantiles": System(_of_sample, ("whole",)),
     "exponential": System(_of_exponential, ("p",)),
     "bound": System(_of_bound),
+    "pak_optimum": System(_of_optimum, ("n", "as_printed", "renewed")),
+    "pak_runs": System(_of_runs, ("plain",)),
+    "printed": System(_of_print, ("numbers",)),
 }
 
 
@@ -223,6 +285,7 @@ def build(specification: Specification, mechanism: Mechanism, sample: Sample, ep
             (question.name, label, 1, [number])
             for question in specification.workloads
             for label, number in statistic(sample, question, cell).items()
+            if not question.only or label in question.only
         ]
 
     return lambda: run_cell

@@ -79,6 +79,7 @@ def _panel_facts(parameters: Table) -> Json:
 GENERATORS: dict[str, Maker] = {
     "table1": Maker(datasets.table1, _table1_bound),
     "dns_like_day": Maker(datasets.dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
+    "exponential": Maker(datasets.exponential),
     "growing": Maker(datasets.growing, lambda parameters: {"bound": GROWTH_BOUND}),
     "panel": Maker(datasets.panel, _panel_facts),
 }
