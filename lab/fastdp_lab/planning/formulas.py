@@ -69,16 +69,22 @@ def sample_sensitivity(values: ArrayLike, bound: float) -> SmoothSensitivity:
     size, origin = ascending.size, ascending.size + 1
     padded = np.concatenate([np.zeros(size + 2), ascending, np.full(size + 2, bound)])
     # The largest step by k + 1 ranks does not depend on b: found once for each rank, as far as needed.
-    steps: dict[int, list[float]] = {}
+    steps: dict[int, Floats] = {}
+
+    def step(rank: int, k: int) -> float:
+        here = origin + rank
+        high, low = padded[here : here + k + 2], padded[here - k - 1 : here + 1]
+        return float(np.max(high[: low.size] - low[: high.size]))
 
     def at_rank(rank: int, smooth: float) -> float:
-        known, best, k, here = steps.setdefault(rank, []), 0.0, 0, origin + rank
-        while k <= size + 1 and math.exp(-smooth * k) * bound > best:
-            if k == len(known):
-                high, low = padded[here : here + k + 2], padded[here - k - 1 : here + 1]
-                known.append(float(np.max(high[: low.size] - low[: high.size])))
-            best = max(best, math.exp(-smooth * k) * known[k])
-            k += 1
+        best, count = 0.0, 32
+        while count <= size + 1 and math.exp(-smooth * count) * bound > best:
+            count = min(2 * count, size + 2)
+            known = steps.get(rank, np.empty(0))
+            if known.size < count:
+                further = [step(rank, k) for k in range(known.size, count)]
+                known = steps[rank] = np.concatenate([known, further])
+            best = float(np.max(np.exp(-smooth * np.arange(count)) * known[:count]))
         return best
 
     def sensitivity(q: float, smooth: float) -> float:
