@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
 
@@ -121,35 +119,6 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
 
 
-#: What formulas are not: code, links' targets, glossary and directives' fences.
-_CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
-_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|\|\w+\||-?[\w.]*\w(?:\([^()\n]*\))?)")
-_INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|theta|\w{1,2})(?!\w)")
-#: A number and its unit stay in one line.
-_UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|MiB|M/s)\b)")
-
-#: A formula on lines of its own, indented.
-_FORMULA = re.compile(r"(?<=\n\n)((?: {4,}\S.*\n)+)(?=\n)")
-
-
-def render_formulas(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Powers, indices and signs of Markdown pages as they are written by hand, without a script from the network."""
-    if app.builder.format != "html" or Path(app.env.doc2path(docname)).suffix != ".md":
-        return
-
-    def displayed(found: re.Match[str]) -> str:
-        return f'<p class="formula">{html.escape(textwrap.dedent(found[1]), quote=False).rstrip()}</p>\n'
-
-    def drawn(text: str) -> str:
-        text = _FORMULA.sub(displayed, text).replace(" &lt;= ", " ≤ ").replace(" &gt;= ", " ≥ ")
-        text = _POWER.sub(lambda found: f"<sup>{found[1].removeprefix('(').removesuffix(')')}</sup>", text)
-        text = _INDEX.sub(lambda found: f"{found[1]}<sub>{found[2].strip('()')}</sub>", text)
-        return _UNIT.sub("\u00a0", text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ "))
-
-    parts = _CODE.split(source[0])
-    source[0] = "".join(part if number % 2 else drawn(part) for number, part in enumerate(parts))
-
-
 def as_mathml(self: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     """A formula as MathML; one that the converter does not know is a warning, which ends the build."""
     display = "block" if isinstance(node, nodes.math_block) else "inline"
@@ -185,7 +154,6 @@ def publish_history(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", link_to_repository)
-    app.connect("source-read", render_formulas)
     app.connect("source-read", add_subjects)
     app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
     app.connect("build-finished", publish_history)

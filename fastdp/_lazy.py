@@ -11,10 +11,10 @@ from typing import Any
 def lazy_names(
     package: str, names: Collection[str], homes: Mapping[str, Collection[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of package `package`, whose `names` load on first use.
+    """`__getattr__` and `__dir__` of a package whose `names` load on first use.
 
-    `homes`: names by full name of their module; names without a home are modules.  A package hides the result from
-    type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
+    `homes`: names by module; names without a home are modules.  Packages hide the result from type checkers, which
+    would otherwise accept misspelt names.
     """
     home_of = {name: home for home, own in homes.items() for name in own}
 
@@ -35,7 +35,7 @@ def lazy_names(
 
 
 def imported(module: str, missing: Exception) -> Any:
-    """The module `module`; raises `missing`, with how to install it, if not found."""
+    """Import `module`; raise `missing` if not found."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:

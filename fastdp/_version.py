@@ -1,3 +1,3 @@
-"""The version, in one place (hatch reads it)."""
+"""The version, which hatch reads."""
 
 __version__ = "0.2.0"

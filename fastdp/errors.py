@@ -1,7 +1,4 @@
-"""Errors of fastdp: messages name the argument, the given and the accepted.
-
-Of private data a message shows index, count and kind, never a value.
-"""
+"""Errors of fastdp: messages name argument, given and accepted, but never a value of private data."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from contextvars import ContextVar
 class FastDPError(Exception):
     """Base of fastdp's errors.
 
-    ``parameter``: name of the argument or field at fault, with which the message begins; None if it is not one.
+    ``parameter``: name of the argument or field at fault, with which the message begins, or None.
     """
 
     def __init__(self, *told: object, parameter: str | None = None) -> None:
@@ -30,11 +27,11 @@ class DataError(FastDPError, ValueError):
 
 
 class StateError(FastDPError, RuntimeError):
-    """Object or state file are not in a condition for this call."""
+    """An object or state file is not in a condition for this call."""
 
 
 class MissingError(StateError, AttributeError):
-    """An attribute that this object does not have, or not yet."""
+    """An attribute that an object does not have, or not yet."""
 
 
 class BudgetError(StateError):
@@ -46,7 +43,7 @@ class AccuracyWarning(UserWarning):
 
 
 def as_python(of: str, given: Mapping[str, object]) -> str:
-    """Keyword arguments, of a call or of the record `of`."""
+    """Spell keyword arguments, of a call or of the record `of`."""
     said = ", ".join(f"{name}={'' if value is ... else repr(value)}" for name, value in given.items())
     return f"{of}{', ' if '(' in of else '('}{said})" if of else said
 
@@ -56,7 +53,7 @@ spelling: ContextVar[Callable[[str, Mapping[str, object]], str]] = ContextVar("s
 
 
 def argument(of: str = "", /, **given: object) -> str:
-    """Parameters in a message as the reader types them: ``bound=10.0``, ``Time(unit='s')``; ``...`` is any value."""
+    """Spell parameters as the reader types them: ``bound=10.0``, ``Time(unit='s')``; ``...`` is any value."""
     return spelling.get()(of, given)
 
 

@@ -1,4 +1,4 @@
-"""Guarantees and their composition: :func:`parallel` (disjoint values), :func:`sequential` (ToPS section 2.4)."""
+"""Guarantees and their composition (ToPS section 2.4)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fastdp.validation import refusal
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy guarantee with its assumptions and derivation.
+    """States a differential-privacy guarantee with its assumptions and derivation.
 
     Parameters
     ----------
     epsilon : float
-        Privacy loss: outputs of adjacent streams are at most a factor e^epsilon apart in probability.
+        Privacy loss: probabilities of outputs of adjacent streams are at most a factor e^epsilon apart.
     delta : float
-        Probability that the factor may fail; 0 means pure epsilon.
+        Probability that the factor may fail; 0 for pure epsilon.
     unit : str
         The protected unit.
     adjacency : str
@@ -39,7 +39,7 @@ class Guarantee:
     arithmetic : str
         ``"exact"``: proved for the machine's integers; ``"real"``: for real numbers only.
     numeric_distance : float
-        Total variation distance of the noise from its distribution; 0 for the guarded sampler.
+        Total variation distance of the noise from its distribution; 0 for exact samplers.
     simulated : bool
         True if the noise came from a seed, so not private.
     derivation : tuple of str
@@ -47,7 +47,7 @@ class Guarantee:
     rho : float
         The mechanism is rho-zCDP (:meth:`at_delta` converts); ``inf`` if not claimed.
     rows : UnitRows or None
-        Unit and adjacency of a table as a value, for ledgers.
+        Unit and adjacency of a table, for ledgers.
     times : Times or None
         Public times outside which no row changes a table's release.
 
@@ -109,7 +109,7 @@ class Guarantee:
         return as_html(str(self), ("step", "of the derivation"), enumerate(self.derivation, 1))
 
     def of(self, component: str) -> Guarantee:
-        """The same guarantee, its derivation prefixed with `component` and its cost."""
+        """Prefix the derivation with `component` and its cost."""
         return replace(self, derivation=tuple(f"{component} ({self.cost}): {step}" for step in self.derivation))
 
     @property
@@ -121,12 +121,12 @@ class Guarantee:
 
     @property
     def zcdp(self) -> float:
-        """The rho that holds: the claimed, or epsilon^2 / 2 of pure epsilon; else `inf`."""
+        """The rho that holds: the claimed one, or epsilon^2 / 2 of pure epsilon; else `inf`."""
         pure = math.inf if self.delta or math.isinf(self.epsilon) else round_up(Fraction(self.epsilon) ** 2 / 2)
         return min(self.rho, pure)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """The same guarantee with epsilon from rho at `delta`; ParameterError without rho."""
+        """The guarantee with epsilon from rho at `delta`; ParameterError without rho."""
         if math.isinf(self.rho):
             raise refusal("delta", delta, f"a guarantee with a rho, this one has none ({self})")
         delta = validation.probability("delta", delta)
@@ -134,9 +134,9 @@ class Guarantee:
 
     @validation.plain
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
-        """The same guarantee as (`epsilon`, `delta`); ValueError if its rho is too large.
+        """The guarantee as (`epsilon`, `delta`); ValueError if its rho is too large.
 
-        `distance` of Gaussian noise from rounded normal noise: Gaussian DP's tighter conversion is tried first.
+        With the `distance` of Gaussian from rounded normal noise Gaussian DP's tighter conversion is tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (
@@ -150,22 +150,22 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """Fields that enter a noise key, if a component holds a guarantee."""
+        """Fields for a noise key, if a component holds a guarantee."""
         return {name: value for name, value in values_of(self).items() if name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as strict JSON allows them; infinity is ``"inf"``."""
+        """Fields for strict JSON; infinity is ``"inf"``."""
         fields = values_of(self)
         endless: dict[str, Any] = {name: "inf" for name in _NUMBERS if fields[name] == math.inf}
         return {**fields, **endless, "derivation": list(self.derivation)}
 
     def to_json(self) -> str:
-        """One line of strict JSON (RFC 8259); floats read back the same."""
+        """One line of strict JSON (RFC 8259)."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_dict(cls, fields: Any) -> Guarantee:
-        """Guarantee of :meth:`to_dict`; ParameterError for a missing, unknown or wrong field."""
+        """Guarantee of :meth:`to_dict`; ParameterError for other fields."""
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
             raise refusal("fields", fields, f"a mapping with {', '.join(known)}")
@@ -192,7 +192,7 @@ def _amount(name: str, value: Any) -> float:
 
 
 def pure(epsilon: float, *derivation: str) -> Guarantee:
-    """Pure guarantee of `epsilon` in exact integers."""
+    """Pure, exact guarantee of `epsilon`."""
     return Guarantee(epsilon, arithmetic="exact", derivation=derivation)
 
 
@@ -215,7 +215,7 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """A delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best by moments.
+    """Delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best by moments.
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 12; every order alpha > 1 is valid.
     """
@@ -227,7 +227,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def zcdp_order(rho: float, epsilon: float) -> float:
-    """The order alpha > 1 for which :func:`zcdp_delta` is smallest."""
+    """Order alpha > 1 for which :func:`zcdp_delta` is smallest."""
     # Where the logarithm of delta has its least value its slope, which rises with alpha, is 0.
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
@@ -238,7 +238,7 @@ def zcdp_order(rho: float, epsilon: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """An epsilon for which `rho`-zCDP implies (epsilon, `delta`)."""
+    """Epsilon for which `rho`-zCDP implies (epsilon, `delta`)."""
     if rho == 0.0:
         return 0.0
     # Bun and Steinke 2016, Proposition 1.3, is never better.
@@ -251,7 +251,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho found that implies (`epsilon`, `delta`)."""
+    """Largest rho found that implies (`epsilon`, `delta`)."""
     return _largest(epsilon, lambda rho: zcdp_delta(rho, epsilon) <= delta)
 
 
@@ -266,7 +266,7 @@ def _largest(start: float, fits: Callable[[float], bool]) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """Loss x that components divide among themselves: x^2 / 2 is :func:`zcdp_rho`, rounded down.
+    """Loss x to divide among components: x^2 / 2 is :func:`zcdp_rho`, rounded down.
 
     ParameterError for epsilon outside [2^-60, 2^60].
     """
@@ -276,7 +276,7 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
-    """A delta at `epsilon` of normal noise of sensitivity / deviation `mu`, or of noise at `distance` from it.
+    """Delta at `epsilon` of noise at `distance` from normal noise of sensitivity / deviation `mu`.
 
     Source: Balle and Wang 2018, Theorem 8; squares of mu add up (Dong, Roth and Su 2022).
     """
@@ -291,12 +291,12 @@ def _normal_tail(mu: float, epsilon: float) -> float:
 
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
-    """The largest mu found with :func:`gaussian_delta` at most `delta`, or 0."""
+    """Largest mu found with :func:`gaussian_delta` at most `delta`, or 0."""
     return _largest(epsilon, lambda mu: gaussian_delta(mu, epsilon, distance) <= delta) * (1.0 - _MARGIN)
 
 
 def root_below(square: Fraction) -> float:
-    """The largest float x found with x^2 <= `square`."""
+    """Largest float x found with x^2 <= `square`."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 > square:
         root = math.nextafter(root, 0.0)
@@ -314,7 +314,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Guarantee on the same values: epsilons, deltas and rhos add up; epsilon is at most the total rho's."""
+    """Guarantee on the same values: epsilons, deltas and rhos add up; epsilon is at most that of rho."""
     # An infinite epsilon (no privacy at all) stays infinite.
     endless = any(math.isinf(g.epsilon) for g in guarantees)
     epsilon = sum((Fraction(g.epsilon) for g in guarantees if not endless), Fraction(0))
@@ -335,9 +335,9 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 
 
 def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
-    """Guarantee for `size` units together, from that of one `member`, along a chain of neighbours.
+    """Guarantee for `size` units together, from that of one `member`.
 
-    `epsilon`: loss of all (:func:`fraction_of`); `unit`, `adjacency`, `step` describe the result.
+    `epsilon`: loss of all; `unit`, `adjacency`, `step` describe the result.
     """
     loss = member.epsilon
     if math.isfinite(loss) and size * Fraction(loss) > Fraction(epsilon):
@@ -360,19 +360,19 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
 
 
 def fraction_of(total: float, parts: int) -> float:
-    """A float x with `parts` * x <= `total`: the quotient, rounded down."""
+    """Quotient x, rounded down: `parts` * x <= `total`."""
     quotient = total / parts
     return quotient if parts * Fraction(quotient) <= Fraction(total) else math.nextafter(quotient, 0.0)
 
 
 def remainder(total: float, spent: float) -> float:
-    """Budget left: the largest float that, added to `spent`, does not exceed `total`."""
+    """Budget left, rounded down: with `spent` at most `total`."""
     rest = total - spent
     return rest if Fraction(rest) + Fraction(spent) <= Fraction(total) else math.nextafter(rest, 0.0)
 
 
 def round_up(exact: Fraction) -> float:
-    """The nearest float not below `exact`."""
+    """Nearest float not below `exact`."""
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
@@ -395,14 +395,14 @@ def exp_below(exponent: Fraction | float) -> Fraction:
 
 @runtime_checkable
 class Guaranteed(Protocol):
-    """A publisher or plan that states its guarantee."""
+    """Publisher or plan that states its guarantee."""
 
     @property
     def guarantee(self) -> Guarantee: ...
 
 
 class Account(Protocol):
-    """The methods of :class:`fastdp.Ledger` that releases call."""
+    """Method of :class:`fastdp.Ledger` that releases call."""
 
     def reserve(
         self, guarantee: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
@@ -428,7 +428,7 @@ def charge(
     part: str | None = None,
     mechanism: object = None,
 ) -> AbstractContextManager[object]:
-    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`."""
+    """Reserve the loss of the release in the block, if there is a ledger."""
     check_charge(ledger, stream, part)
     if ledger is None or stream is None:
         return nullcontext()

@@ -1,7 +1,4 @@
-"""The integer grid on which data are computed, and the proof that int64 holds it (``docs/noise.md``).
-
-Values are clipped, then rounded to a public resolution: sensitivities are integers.
-"""
+"""The integer grid of clipped and rounded values, and the proof that int64 holds it (``docs/noise.md``)."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ class Grid:
     Parameters
     ----------
     bound : float
-        Public upper bound of a value, in units of the input.
+        Public upper bound of a value.
     resolution : float
-        One step.
+        One step, in units of the input.
     ceiling_steps : int
         Largest threshold, in steps, whose noise provably fits.
     """
@@ -52,10 +49,7 @@ class Grid:
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """Round `theta` to whole grid steps, from 1 to the bound.
-
-        A threshold above it, of published figures, is kept up to the ceiling.
-        """
+        """Round `theta` to whole grid steps, at least 1; a threshold above the bound is kept up to the ceiling."""
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
             return most
@@ -74,7 +68,7 @@ class EventGrid(Grid):
     sensitivity: float = 1.0
 
     def snap(self, theta: float) -> int:
-        """Round the sensitivity up to whole steps, whatever theta; powers of two keep this bound under rounding."""
+        """Round the sensitivity up to whole steps, for any theta."""
         del theta
         return math.ceil(Fraction(self.sensitivity) / Fraction(self.resolution))
 
@@ -91,10 +85,7 @@ def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
 
 
 def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
-    """Reason why `grid` does not fit int64; None if it provably does.
-
-    `per_step`: noise scale for a threshold of one step.
-    """
+    """Reason why `grid` does not fit int64, or None; `per_step`: noise scale for a threshold of one step."""
     steps = grid.bound_steps
     scale = steps * per_step
     if per_step < MIN_SCALE:
@@ -110,7 +101,7 @@ def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> Grid:
-    """Grid with the largest theta for which sums and noise, `per_step` of theta, fit in int64."""
+    """Grid with the largest theta whose sums and noise fit int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total)))
 
@@ -118,10 +109,10 @@ def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, f
 def make_grid(
     bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
 ) -> Grid:
-    """The grid, proved to fit int64; ParameterError for a given resolution that does not.
+    """Grid, proved to fit int64; ParameterError if a given resolution does not.
 
-    By default the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40 steps, beyond which
-    the sampler is slow.
+    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40
+    steps, beyond which the sampler is slow.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise refusal("bound", bound, f"between {MIN_BOUND} and {MAX_BOUND}")
@@ -169,10 +160,10 @@ EVENT_STEPS = 2**10
 
 
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
-    """Grid of values without a bound, which saturate beyond a public magnitude; errors as of :func:`make_grid`.
+    """Grid of values without a bound, which saturate at a public magnitude; errors as of :func:`make_grid`.
 
-    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or coarser where
-    noise would exceed 2^40.
+    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or a coarser one if
+    noise exceeds 2^40 steps.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise refusal("sensitivity", sensitivity, f"between {MIN_BOUND} and {MAX_BOUND}")

@@ -23,7 +23,7 @@ Values: TypeAlias = ArrayLike
 
 
 class SupportsArray(Protocol):
-    """A series or array that NumPy can convert."""
+    """Series or array that NumPy can convert."""
 
     def __array__(self) -> Array: ...
 
@@ -43,4 +43,4 @@ Keys: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]] | Literal["public"
 
 
 class Frame(Protocol):
-    """A frame of pandas, polars or pyarrow, a LazyFrame, DuckDB relation, Dataset, Arrow stream, or a path."""
+    """Frame of pandas, polars or pyarrow, LazyFrame, DuckDB relation, Dataset, Arrow stream, or path."""

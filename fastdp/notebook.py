@@ -1,4 +1,4 @@
-"""Results as HTML, which a notebook shows in place of their text, and tables as text."""
+"""Results as HTML for notebooks, and tables as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_html(
     more: int = 0,
     notes: Iterable[str] = (),
 ) -> str:
-    """A title, a table, how many rows it leaves out, and lines below; every text is escaped."""
+    """Title, table, number of rows left out, and lines below, all escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -26,7 +26,7 @@ def as_html(
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of texts as lines of aligned columns."""
+    """Rows as lines of aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in shown)

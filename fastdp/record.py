@@ -6,11 +6,9 @@ A frozen dataclass whose fields are :func:`parameter` calls::
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
-From these follow checks, the publisher's constructor, JSON, noise identity and command line options; meanings are in
-the public class's docstring.
-
-A field annotated with None is optional; ``words=("auto",)`` accepts these texts too.  Relations between fields:
-``_check``.
+From these follow checks, constructor, JSON, noise identity and command line options; the public class's docstring has
+the meanings.  A field annotated with None is optional; ``words=("auto",)`` accepts these texts too; ``_check`` checks
+relations between fields.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ _ENTRY = re.compile(r"^(\w[\w, ]*)(?: : [^\n]*)?\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))+)
 
 @dataclass(frozen=True)
 class Kind:
-    """Parameter that the record's ``_check`` validates; `words`: texts accepted besides; `optional`: None too."""
+    """Parameter that ``_check`` validates; `words` are accepted too, and None if `optional`."""
 
     words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: object) -> object:
-        """Return the value as the record stores it; ParameterError if it is not accepted."""
+        """Return the value to store; ParameterError if it is not accepted."""
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
@@ -62,7 +60,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Real(Kind):
-    """A finite number within `above` (or `least`) and `below` (or `most`)."""
+    """Finite number between `above` (or `least`) and `below` (or `most`)."""
 
     above: float | None = None
     least: float | None = None
@@ -84,7 +82,7 @@ class Real(Kind):
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """An integer from `low` to `high`."""
+    """Integer from `low` to `high`."""
 
     low: int
     high: int | None = None
@@ -95,7 +93,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Flag(Kind):
-    """A truth value, True or False."""
+    """True or False."""
 
     def check(self, name: str, value: object) -> bool:
         return validation.flag(name, value)
@@ -103,7 +101,7 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A text of `least` to `longest` characters that files and columns can store."""
+    """Text of `least` to `longest` Unicode characters."""
 
     longest: int | None = None
     least: int = 1
@@ -128,7 +126,7 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Numbers(Kind):
-    """A list or tuple of `count` numbers, each as `each`."""
+    """List or tuple of `count` numbers, each as `each`."""
 
     each: Real
     count: int
@@ -145,7 +143,7 @@ class Numbers(Kind):
 
 @dataclass(frozen=True)
 class PartOf(Kind):
-    """An object with all members of a protocol from `module`."""
+    """Object with all members of a protocol from `module`."""
 
     protocol: type
     module: str
@@ -157,7 +155,7 @@ class PartOf(Kind):
 
 @dataclass(frozen=True)
 class Checked(Kind):
-    """A value checked by `function` (name, value), which returns the stored one."""
+    """Value for which `function` (name, value) returns the stored one."""
 
     function: Callable[[str, object], object]
 
@@ -166,13 +164,13 @@ class Checked(Kind):
 
 
 def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) -> Any:
-    """A field of a record, declared by `kind`."""
+    """Declare a record's field by its kind."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
 def record(made: type[T]) -> type[T]:
-    """Class decorator: make `made` a frozen dataclass that checks its parameters, then calls `_check`."""
+    """Decorator: a class becomes a frozen dataclass that checks its parameters, then calls `_check`."""
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
@@ -195,7 +193,7 @@ def record(made: type[T]) -> type[T]:
 
 
 def parameters(kind: type) -> dict[str, Kind]:
-    """Declarations of a record's parameters, by field name."""
+    """Kinds of a record's parameters by name."""
     fields = dataclasses.fields(cast("Any", kind))
     return {
         field.name: dataclasses.replace(field.metadata[_METADATA], optional="None" in field.type.split(" | "))
@@ -205,7 +203,7 @@ def parameters(kind: type) -> dict[str, Kind]:
 
 
 def meanings(public: Callable[..., object]) -> dict[str, str]:
-    """Meaning of each parameter, from the docstring of `public`."""
+    """Meanings of parameters, from the docstring of `public`."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {
@@ -217,7 +215,7 @@ def meanings(public: Callable[..., object]) -> dict[str, str]:
 
 @record
 class Keyed:
-    """Adds seed and secret key to a record; they do not enter its identity."""
+    """Adds seed and secret key to a record, without its identity."""
 
     seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
     key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
@@ -226,7 +224,7 @@ class Keyed:
 def constructor(
     made: Callable[P, T],
 ) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
-    """Decorator of ``__init__(self, record, seed, key)``: callers give the fields of the record `made` instead."""
+    """Decorator of ``__init__(self, record, seed, key)``: callers give fields of the record `made`."""
 
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)
@@ -250,13 +248,13 @@ def constructor(
 
 
 def put(made: object, **fields: object) -> None:
-    """Store `fields` of a frozen dataclass that is being made."""
+    """Store `fields` of a frozen dataclass under construction."""
     for name, value in fields.items():
         object.__setattr__(made, name, value)
 
 
 def values_of(made: object, *names: str) -> Json:
-    """Fields of a dataclass by name, or these attributes, unchanged."""
+    """Fields of a dataclass by name, or these attributes."""
     return {name: getattr(made, name) for name in names or _names(cast("type", type(made)))}
 
 
@@ -269,10 +267,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 def shared(make: Callable[..., T], *, warns: bool = False, **fields: object) -> T:
-    """The record ``make(**fields)``, reused for equal fields in one order.
-
-    It is reused if made of plain values and fastdp objects of them, and `make` never ``warns``.
-    """
+    """Call ``make(**fields)``, or reuse its result for equal plain fields, unless `make` ``warns``."""
     if warns:
         return make(**fields)
     held: list[type] = []

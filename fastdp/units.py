@@ -1,4 +1,4 @@
-"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 3)."""
+"""Units of privacy of tables (``docs/privacy.md``, section 3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BasisName = Literal["auto", "calendar", "windows"]
 
 
 def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
-    """`length` as text and (microseconds, months, days), one nonzero; else ParameterError."""
+    """`length` as text and as (microseconds, months, days), one nonzero; else ParameterError."""
     if isinstance(length, timedelta) and length > timedelta():
         return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
     count, unit = split_duration(length)
@@ -49,12 +49,12 @@ def _fixed(microseconds: int) -> str:
 
 
 def as_length(name: str, value: object) -> str:
-    """The text of a length of time; else ParameterError."""
+    """Text of a length of time; else ParameterError."""
     return parse_length(name, value)[0]
 
 
 def as_name(name: str, value: object) -> str:
-    """The name of a column; else ParameterError."""
+    """Name of a column; else ParameterError."""
     if not isinstance(value, str):
         raise refusal(name, value, "the name of a column, a text")
     return value
@@ -82,7 +82,7 @@ class Rows:
     k : int
         Number of rows.
     per : str or timedelta, optional
-        The limit holds in each period of this length, such as "1d", aligned as windows; by default over all rows.
+        The limit holds in each period of this length, such as "1d", aligned as windows; by default for all rows.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class Rows:
 
     @property
     def rows(self) -> int:
-        """Rows of one unit that count, as for :class:`Person`."""
+        """Rows of one unit that count."""
         return self.k
 
     def _check(self) -> None:
@@ -117,7 +117,7 @@ class Person:
     Parameters
     ----------
     column : str
-        The column of persons; equal values of other types are one person (``docs/tables.md``).
+        Column of persons; equal values of other types are one person (``docs/tables.md``).
     rows : int or "auto"
         Rows of a person that count, those of least keyed hash, spread evenly over a period. "auto": chosen with a
         fiftieth of the budget, so that noise and dropped rows err alike.
@@ -129,11 +129,11 @@ class Person:
     basis : "auto", "calendar", "windows" or tuple of float
         Sums and counts of persons with rows in most windows: noise in every window, or in the numbers of a calendar
         (mean, waves of a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the
-        first window on. "auto": what :func:`fastdp.plan` expects to err three times less.
+        first window on. "auto": a calendar if it is expected to err three times less.
     most : int, optional
-        Publicly known most rows of a person (in each ``per``), at least ``rows`` and at most four times ``rows``, and
-        ``per_window`` (or ``rows``) more: intervals then have both ends.  Where it is no more than those that count,
-        none are dropped, and their share is for the sums.  Privacy does not depend on it.
+        Publicly known most rows of a person (in each ``per``), from ``rows`` to four times ``rows`` plus
+        ``per_window`` (or ``rows``): intervals then have both ends.  If all of them count, none are dropped, and
+        their share is for the sums.  Privacy does not depend on it.
     keys : int, optional
         Keys of a person (in each ``per``) whose rows count, those of least keyed hash; by default all.  A person's
         part in a calendar's numbers, and in reach by key (there the first ones, of all periods), is then smaller: 1
@@ -170,7 +170,7 @@ class Person:
             raise refusal("most", self.most, f"at most {known}: no number holds more rows of a person")
 
     def known_rows(self, rows: int) -> int:
-        """Rows of a person of which it is known how many there are, if so many count."""
+        """Most rows of a person whose number is known, if `rows` count."""
         # Of a person with any rows at least so many count.
         counted = min(rows, self.per_window or rows) if self.keys is None else 1
         return MOST_DROPPED * rows + counted
@@ -194,7 +194,7 @@ OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
 
 
 def zone_name(name: str | None) -> str | None:
-    """Arrow's name of a zone; every one that equals UTC is "UTC"."""
+    """Arrow's name of a zone; "UTC" for all equal to it."""
     zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
     if zone is not None and zone.utcoffset(None) == timedelta():
         return "UTC"
@@ -203,7 +203,7 @@ def zone_name(name: str | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str | None) -> tzinfo | None:
-    """The zone with this name, None for None; ParameterError if unknown."""
+    """Zone with this name, None for None; ParameterError if unknown."""
     if name is None:
         return None
     fixed = OFFSET.fullmatch(str(name))
@@ -221,12 +221,12 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def origin_of(length: str) -> datetime:
-    """Default beginning of such spans: 1970-01-01, for weeks the Monday after."""
+    """Default beginning of spans: 1970-01-01, for weeks the Monday after."""
     return MONDAY if length.endswith("w") else EPOCH
 
 
 def instant(local: datetime, zone: tzinfo | None) -> int:
-    """Microseconds of a clock time: the first of two, or moved forward if skipped."""
+    """Microseconds of a clock time: the first of two; a skipped one moves forward."""
     if zone is None:
         return (local - EPOCH) // MICROSECOND
     return (local.replace(tzinfo=zone, fold=0) - AWARE_EPOCH) // MICROSECOND
@@ -239,7 +239,7 @@ def local_time(moment: int, zone: tzinfo | None) -> datetime:
 
 
 class Period(NamedTuple):
-    """Consecutive spans of time, in any one of which a unit has its rows."""
+    """Consecutive spans of time; a unit's rows lie in one of them."""
 
     #: Unit of the length; months begin on their first day, days at midnight.
     measure: Literal["months", "days", "microseconds"]
@@ -302,7 +302,7 @@ class Period(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Public instants [start, stop) of a column: rows at others change nothing of a release."""
+    """Public instants [start, stop) of a column; rows at others do not change a release."""
 
     #: The column of times.
     column: str
@@ -329,13 +329,13 @@ class Times(NamedTuple):
 
 
 def shown_time(moment: int, time_zone: str | None) -> str:
-    """The instant `moment` as ISO text, a date at midnight."""
+    """ISO text of an instant, a date at midnight."""
     local = local_time(moment, zone_of(time_zone))
     return local.isoformat().removesuffix("T00:00:00")
 
 
 class UnitRows(NamedTuple):
-    """The rows that one unit adds or removes, as a comparable value."""
+    """Rows that one unit adds or removes."""
 
     #: Column of persons, all of whose rows are the unit; None for up to `most` rows of anyone.
     who: str | None = None
@@ -345,7 +345,7 @@ class UnitRows(NamedTuple):
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:
-        """Changes of this unit that cover any one of the unit `weaker`; None if no number does."""
+        """Number of changes of this unit that cover any one of the unit `weaker`, or None."""
         if self == weaker:
             return 1
         one_row = weaker.who is None and weaker.most == 1
@@ -397,7 +397,7 @@ NAME = Text(LONGEST_NAME)
 
 
 def normal_name(field: str, value: object) -> str:
-    """Name in Unicode's normal form C; ParameterError for characters that do not show."""
+    """Name in Unicode's normal form C; ParameterError for invisible characters."""
     name = unicodedata.normalize("NFC", NAME.check(field, value))
     if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"

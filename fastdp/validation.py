@@ -1,4 +1,4 @@
-"""Checks of parameters; each raises :class:`~fastdp.errors.ParameterError` about the parameter."""
+"""Checks of parameters, which raise :class:`~fastdp.errors.ParameterError`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_scalar(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """`value` for a message, shortened; of a container, which may hold private values, the type."""
+    """Shorten `value` for a message; a container, which may hold private values, shows its type."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:
@@ -46,12 +46,12 @@ def shown(value: object) -> str:
 
 
 def refusal(name: str, value: object, expected: str) -> ParameterError:
-    """The error about a parameter: its value, and accepted ones."""
+    """Error about a parameter, its value and accepted ones."""
     return ParameterError(f"{name} = {shown(value)}: expected {expected}", parameter=name)
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: ParameterError if an array or list comes for an argument annotated as a scalar."""
+    """Decorator: ParameterError for an array or list given for a scalar argument."""
     unwrapped = inspect.unwrap(function)
     checked = {name: accepted(kind) for name, kind in unwrapped.__annotations__.items() if name != "return"}
     names = unwrapped.__code__.co_varnames[: unwrapped.__code__.co_argcount]
@@ -70,7 +70,7 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def spelled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: a TypeError about an unknown keyword names the parameter that was meant, if one is alike."""
+    """Decorator: a TypeError about an unknown keyword names a similar parameter."""
     unwrapped = inspect.unwrap(function)
 
     @wraps(function)
@@ -94,7 +94,7 @@ def _explain(function: Callable[..., object], options: Mapping[str, object]) -> 
 
 
 def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:
-    """ParameterError unless `value` passes a test in `accepted`, given with words."""
+    """ParameterError unless `value` passes one of the tests, each with words."""
     if not any(takes(value) for takes, _ in accepted):
         words = dict.fromkeys(said for _, said in accepted)
         raise refusal(name, value, " or ".join(words))
@@ -131,7 +131,7 @@ def positive(name: str, value: object) -> float:
 
 
 def check_mean(value: float, low: float, high: float) -> float:
-    """An expected mean; ParameterError for one that no values within the bound have."""
+    """Expected mean of values within a bound; else ParameterError."""
     if not low <= value <= high:
         raise refusal("mean", value, f"a mean of values from {low:g} to {high:g}, their bound, or a wider bound")
     return value
@@ -146,7 +146,7 @@ def probability(name: str, value: object) -> float:
 
 
 def period(name: str, value: object) -> float:
-    """A stream's period as float, from 2 to 2^40 values."""
+    """Period of a stream as float, from 2 to 2^40 values."""
     number = real(name, value)
     if not 2.0 <= number <= 2.0**40:
         raise ParameterError(f"{name} = {number:g}: expected from 2 to 2^40 values")
@@ -174,7 +174,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def part(name: str, value: object, kind: type, module: str) -> None:
-    """ParameterError unless `value` is an instance with all members of protocol `kind`."""
+    """ParameterError unless `value` has all members of protocol `kind`."""
     missing = sorted(member for member in vars(kind) if member[0] != "_" and not hasattr(value, member))
     if isinstance(value, type) or missing:
         lacking = "it is a class" if isinstance(value, type) else f"it lacks {', '.join(missing)}"
@@ -217,7 +217,7 @@ def path(name: str, value: object) -> str:
 
 
 def pair(name: str, value: object) -> tuple[Any, Any]:
-    """Return the two entries of a list or tuple."""
+    """Two entries of a list or tuple."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise refusal(name, value, "two entries")
     return value[0], value[1]
@@ -254,6 +254,6 @@ _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
 
 
 def split_duration(text: object) -> tuple[Fraction, str]:
-    """Split "30min" into number, 1 if omitted, and unit; the number is 0 for another text."""
+    """Split "30min" into number, by default 1, and unit; the number is 0 for another text."""
     match = _TEXT.fullmatch(text) if isinstance(text, str) else None
     return (Fraction(match[1] or 1), match[2]) if match else (Fraction(0), "")

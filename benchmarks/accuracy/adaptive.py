@@ -137,7 +137,6 @@ def mechanisms() -> list[dict[str, Any]]:
         *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
-        {"name": "PeGaSus, groups", "system": "pegasus"},
     ]
 
 

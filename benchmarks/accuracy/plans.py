@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.online import PeGaSus
 from benchmarks.shared import prefix_sums
 from fastdp import validation
 from fastdp.noise.key import Key
@@ -27,9 +26,6 @@ from fastdp_lab.sweeps.systems import Floats, Indices, Prepare, Run
 #: Exact prefix sums of the clipped stream, by position.
 Before = Callable[[Indices], Floats]
 
-
-#: Values of a bucket, for mechanisms that were made for counts.
-BUCKET = 1024
 
 #: Noisy prefix sums, and the same from exact ones.
 Released = tuple[Before, Callable[[Before, Indices], Floats]]
@@ -120,12 +116,6 @@ def flat_blocks(given: Given) -> Released:
     return _blocks(given.body, int(given.parameters["length"]), lambda sums: sums + draw(0.0, given.scale, sums.size))
 
 
-def pegasus_buckets(given: Given) -> Released:
-    """PeGaSus with whole groups, on sums of buckets: medians of groups."""
-    mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
-    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator))
-
-
 def holdout_mean(given: Given) -> Released:
     """The mean of the hold-out, with a quarter of its budget, times the length."""
     true = float(given.held.mean())
@@ -150,7 +140,6 @@ PLANS = {
     "flat_blocks": Plan(flat_blocks, ("length",)),
     "holdout_mean": Plan(holdout_mean),
     "shrunken_tree": Plan(shrunken_tree),
-    "pegasus": Plan(pegasus_buckets),
 }
 
 

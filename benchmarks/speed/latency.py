@@ -29,9 +29,7 @@ def latency() -> Group:
         for size in (1, CHUNK):
             task = f"{name}, {size:,} value{'s' if size > 1 else ''}"
             chunk, out = item_counts(size), np.empty(size)
-            # PAK makes the array of its running sums.
-            memory = {} if name == "PAK" else {"out": out}
-            tasks[task] = lambda p=publisher, chunk=chunk, memory=memory: p.publish(chunk, **memory)
+            tasks[task] = lambda p=publisher, chunk=chunk: p.publish(chunk)
             tasks[f"{task}, np.copyto"] = lambda out=out, chunk=chunk: np.copyto(out, chunk)
             items |= {task: size, f"{task}, np.copyto": size}
     return Group("latency", tasks, items=items, times=40)

@@ -1,4 +1,4 @@
-"""Features of outputs, events on them, and the choice of the most distinguishing event."""
+"""Features of outputs, and the choice of the most distinguishing events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """A named statistic of outputs, float64[n, k] to float64[n]; `discrete_only`: its values have no order."""
+    """Statistic of outputs, float64[n, k] to float64[n]; `discrete_only`: its values have no order."""
 
     name: str
     of: Statistic
@@ -33,10 +33,7 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, statistics: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """The caller's features, and those of ``events="auto"``, trained on separate trials.
-
-    Coordinates, distances from medians, sums, a discriminant, a likelihood ratio, a fingerprint, grain.
-    """
+    """Features from `statistics`, and those of ``events="auto"``, trained on separate trials."""
     features = [Feature(name, statistic) for name, statistic in statistics]
     k = outputs.shape[1]
     chosen = _most_different(outputs, adjacent)
@@ -58,7 +55,7 @@ def make_features(outputs: Floats, adjacent: Floats, statistics: Sequence[tuple[
 
 
 def fingerprint(outputs: Floats) -> Floats:
-    """Hash each row to 53 bits, as a float; collisions leave bounds valid."""
+    """Hash each row to 53 bits; collisions leave bounds valid."""
     # Adding 0 makes -0 and 0 the same number.
     words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
@@ -69,7 +66,7 @@ def fingerprint(outputs: Floats) -> Floats:
 
 
 def grain(numbers: Floats) -> Floats:
-    """Exponent of each double's lowest set bit, in which textbook noise reveals values (Mironov 2012)."""
+    """Exponent of each double's lowest set bit, by which textbook noise reveals values (Mironov 2012)."""
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> EXPONENT_BITS) & 0x7FF
     mantissa = (bits & ((1 << EXPONENT_BITS) - 1)) | np.where(exponent > 0, np.int64(1) << EXPONENT_BITS, 0)
@@ -132,13 +129,13 @@ def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> S
 
 
 def at_least(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Lower ends of intervals for probabilities, each wrong with probability <= `alpha`."""
+    """Lower bounds of probabilities, each wrong with probability at most `alpha`."""
     low_ends = special.betaincinv(np.maximum(hits, 1.0), trials - hits + 1.0, alpha)
     return np.where(hits > 0, low_ends, 0.0).astype(np.float64)
 
 
 def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Upper ends of intervals for probabilities, as :func:`at_least`."""
+    """Upper bounds, as :func:`at_least`."""
     missed = np.maximum(trials - hits, 1)
     high_ends = special.betainccinv(hits + 1.0, missed, alpha)
     return np.where(hits < trials, high_ends, 1.0).astype(np.float64)
@@ -171,7 +168,7 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Event:
-    """The event that a feature is at least or at most a threshold, or one of a few values."""
+    """A feature is at least or at most a threshold, or one of a few values."""
 
     feature: Feature
     kind: Literal["at least", "at most", "among"]
@@ -220,7 +217,7 @@ def choose_events(
 ) -> list[Event]:
     """Event with the highest bound on `fresh` trials, and a few that may reach a higher one.
 
-    `learned` outputs order discrete values; the best event of the first `custom` features is always included.
+    `learned` outputs order discrete values; the best events of the first `custom` features are included.
     """
     every: list[_RankedEvent] = []
     chosen: list[Event] = []

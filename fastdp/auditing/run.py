@@ -1,7 +1,6 @@
 """``fastdp.audit``: an empirical lower bound on epsilon.
 
-Some runs train features, some choose events, and only the third set is counted.  Source: Clopper and Pearson 1934
-(interval); Jagielski, Ullman and Oprea 2020 (design).
+Source: Clopper and Pearson 1934 (interval); Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ class TrialMechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claim that is audited, unless the audit is given ``epsilon``."""
+        """The audited claim, unless ``epsilon`` is given."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
-        """Outputs of independent runs, [trials] or [trials, k], determined by the arguments."""
+        """Outputs of independent runs, [trials] or [trials, k], a function of the arguments."""
         ...
 
 
 class Publishing:
-    """Audits a publisher: every run makes a fresh one and publishes the data with it.
+    """Audits a publisher: every run publishes the data with a fresh one.
 
     Parameters
     ----------
     factory : callable
-        ``factory(seed)`` returns a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
+        ``factory(seed)`` returns a fresh publisher.
     method : str
-        Method called with the data, which returns numbers.
+        Method that takes the data and returns numbers.
 
     Examples
     --------
@@ -91,7 +90,7 @@ Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
 
 
 def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
-    """Yield outputs of independent runs on copies of the data, by batch: float64[n, k].
+    """Yield outputs of independent runs on copies of the data, float64[n, k].
 
     DataError unless outputs are finite, exact as floats and of one length.
     """
@@ -126,7 +125,7 @@ def draws_trials(mechanism: object) -> bool:
 
 
 def check_mechanism(mechanism: object) -> None:
-    """ParameterError unless callable or with ``draw_trials``, and no class."""
+    """ParameterError for a class, or an object that is not callable and has no ``draw_trials``."""
     if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
         raise ParameterError(
             f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
@@ -153,7 +152,7 @@ def _copied(data: object) -> object:
 
 
 def wants_seed(mechanism: Mechanism) -> bool:
-    """True if the second parameter is called ``seed``."""
+    """True if the second parameter is ``seed``."""
     try:
         names = list(inspect.signature(cast("Callable[..., object]", mechanism)).parameters)
     except (TypeError, ValueError):
@@ -199,15 +198,14 @@ class AuditResult:
     epsilon, delta
         The claim; epsilon None without one.
     confidence : float
-        1 minus the largest probability that the bound is above the truth.
+        1 minus the probability that the bound is above the truth.
     trials, counted : int
         Runs on each input, and those that the bound counts.
     hits, hits_adjacent : int
         Counted runs in which the event held.
     seconds : float
-        Time taken.
     chosen : Event or None
-        The event of the bound.
+        Event of the bound.
 
     Examples
     --------
@@ -233,7 +231,7 @@ class AuditResult:
 
     @property
     def event(self) -> str:
-        """Event of the bound in words, or "none"."""
+        """The event in words, or "none"."""
         return "none" if self.chosen is None else str(self.chosen)
 
     @property
@@ -248,7 +246,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """The verdict: "claim violated", "consistent with the claim" or "no claim to check"."""
+        """One of "claim violated", "consistent with the claim", "no claim to check"."""
         if self.epsilon is None:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
@@ -304,9 +302,10 @@ def audit(
     x, x_adjacent : any
         Adjacent inputs, chosen to have a large loss.
     trials : int
-        Runs on each input, at least 100.  A leak must occur in several of the n / 16 runs that choose the event.
+        Runs on each input, at least 100.  A leak must occur in several of the runs that choose the event: a quarter
+        of up to 2^19 runs, a sixteenth from 2^21 on.
     epsilon, delta : float, optional
-        The claim, by default ``mechanism.guarantee``'s; otherwise delta is 0.
+        The claim, by default ``mechanism.guarantee``'s; without one delta is 0.
     events : "auto", a callable, or a sequence of callables
         A callable maps outputs, float64[n, k], to float64[n]; its best event is counted beside those of "auto".
     confidence : float
@@ -319,7 +318,7 @@ def audit(
     Raises
     ------
     ParameterError
-        For an argument that is not accepted.
+        For another argument.
     DataError
         If outputs are not finite, are integers beyond 2^53, or differ in length.
 
@@ -330,7 +329,7 @@ def audit(
 
     Notes
     -----
-    A bound above the claim refutes it, except with probability 1 - confidence; one below proves nothing.
+    A bound above the claim refutes it, except with probability 1 - confidence; a bound below proves nothing.
 
     Examples
     --------

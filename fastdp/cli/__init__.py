@@ -1,4 +1,4 @@
-"""The ``fastdp`` command line: commands, each in a module loaded when it is called."""
+"""The ``fastdp`` command line, whose commands load when they are called."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ COMMANDS = {name: (told["module"], told["about"]) for name, told in TEXTS["comma
 
 
 class _Group(click.Group):
-    """Commands of the package, and those of other packages' entry points."""
-
     @cached_property
     def _added(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group="fastdp.commands")}
@@ -43,7 +41,6 @@ class _Group(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write names and first sentences, without loading the commands."""
         added = {name: self.get_command(ctx, name) for name in self._added if name not in COMMANDS}
         told = {name: sentence for name, (_, sentence) in COMMANDS.items()}
         told |= {name: command.get_short_help_str(80) for name, command in added.items() if command is not None}
@@ -51,7 +48,7 @@ class _Group(click.Group):
             formatter.write_dl(sorted(told.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; Ctrl-C is exit code 130, a closed pipe 141, a missing library an error with its extra."""
+        """Run the command; exit codes: Ctrl-C 130, a closed pipe 141."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -123,8 +120,8 @@ def main() -> None:
     """Publish data streams under differential privacy.
 
     A stream of numbers becomes a private stream whose sums over ranges are close to the true ones. A table with times
-    and keys becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go
-    become synthetic points that follow them.
+    and keys becomes private totals, counts or means with error bars. Points that come and go become synthetic points
+    that follow them.
     """
     if sys.stderr.isatty():
         fastdp_kernels.on_compile = _say_once

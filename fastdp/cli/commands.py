@@ -1,4 +1,4 @@
-"""Commands that call a public function on a file: release, tables, points, and plan."""
+"""Commands that call a public function on a file: release, tables, points, plan."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _command(name: str, publics: Mapping[str, Public], run: Any, more: list[clic
 
 
 def source_of(given: Json, *, twice: bool = False) -> Any:
-    """The input as functions take it; :class:`fastdp.Csv` where an option says how it is written.
+    """The input, as a :class:`fastdp.Csv` if an option describes one.
 
     `twice`: standard input is held in memory.
     """
@@ -70,7 +70,6 @@ def source_of(given: Json, *, twice: bool = False) -> Any:
 
 
 def _check_method(given: Json, public: Public, others: Iterable[Public], because: str = "") -> None:
-    """click.UsageError for an option of another method."""
     taken = {each.name for each in parameters(public)}
     for each in (each for other in others for each in parameters(other)):
         if each.name not in taken and given[each.name] not in (None, ()):
@@ -81,7 +80,7 @@ Rows = Callable[[IO[bytes]], object]
 
 
 def _publish(command: str, given: Json, described: Any, call: Callable[[State, Any], tuple[Any, Rows, Json]]) -> None:
-    """Check all paths, `call` under state and ledger, and write the result: its file, picture and summary."""
+    """Check paths, `call` under state and ledger, write results."""
     begin, out = time.perf_counter(), given["output"]
     check_apart(paths(given))
     state = State(command, given)
@@ -154,7 +153,6 @@ def _to_standard(write: Rows) -> None:
 
 
 def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
-    """Answer each line at once; with ``--state`` from where an earlier run stopped."""
     check_apart(paths(given))
     own, path = chosen_key(given), given["state"]
     publisher = public(**options, key=stream_key(own or Key.random(), given["stream"]))
@@ -215,7 +213,6 @@ def _table(kind: str, **given: Any) -> None:
 
 
 def _keys(frame: Any, by: list[str], texts: tuple[str, ...], private: object) -> Json:
-    """Argument ``keys``, with entries of the types of their columns."""
     if not texts:
         return {}
     if not by or private is not None:

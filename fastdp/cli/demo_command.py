@@ -43,7 +43,7 @@ ROWS = {
 def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
     """Release a synthetic day of DNS queries and compare it with the truth.
 
-    The data are generated, so the truth may be shown; "fastdp release" never shows it.
+    The data are synthetic, so the truth may be shown; "fastdp release" never shows it.
     """
     with plain_errors({"epsilon": "--epsilon", "path": "--output"}):
         if not no_picture:
@@ -67,7 +67,6 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 
 def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
-    """Errors behind the hold-out, where both releases answer."""
     generator = np.random.default_rng(QUERY_SEED)
     lengths = generator.integers(1, MAX_LENGTH, QUERIES, endpoint=True)
     starts = generator.integers(HOLDOUT, truth.size - lengths + 1)
@@ -131,9 +130,9 @@ _BURST_SHARE, _BURST_SHAPE, _BURST_SCALE = 0.006, 3.0, 0.5
 
 
 def dns_like_day(n: int = DAY_LENGTH, seed: int = 7) -> Integers:
-    """Synthetic numbers of DNS queries in `n` intervals of a day, int64[n] in [0, 2000].
+    """Synthetic numbers of DNS queries in `n` parts of a day, int64[n] in [0, 2000].
 
-    Modelled on ToPS Table 1: a rate by time of day, gamma load, and rare bursts.
+    Modelled on ToPS Table 1 by a daily rate, gamma load, and rare bursts.
 
     ========  =====  ===  ===  =====  ====
     stream    mean   p85  p95  p99.5  max

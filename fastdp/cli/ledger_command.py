@@ -21,7 +21,7 @@ STREAM = option("of_streams")
 
 
 def _show(account: Ledger, given: Json) -> None:
-    """List the releases: number, time, state, stream, part of it, and guarantee."""
+    """List the releases: number, time, state, stream, part and guarantee."""
     for entry in account.entries(given["stream"]):
         mechanism = entry.mechanism.get("class") if isinstance(entry.mechanism, dict) else entry.mechanism
         by, note = f"{mechanism}: " if mechanism else "", f"  # {entry.note}" if entry.note else ""
@@ -37,8 +37,7 @@ def _spent(account: Ledger, given: Json) -> None:
 def _verify(account: Ledger, given: Json) -> None:
     """Check every line and total, and print the last line's seal.
 
-    "spent" and releases refuse altered sums; no other command checks the lines. Keep the seal elsewhere: only it
-    detects missing last lines.
+    No other command checks the lines. Keep the seal elsewhere: only it detects missing last lines.
     """
     found = account.verify(given["head"])
     click.echo(f"{given['path']}: {found.lines} lines, all seals valid\nhead {found.head}")

@@ -1,6 +1,6 @@
-"""Options from signatures: one for each parameter of a public call, with help from its docstring.
+"""Options from signatures, one for each parameter of a public call, with help from its docstring.
 
-A parameter that takes a record, such as ``time`` a :class:`fastdp.Time`, becomes one option for each of its fields.
+A record as parameter, such as :class:`fastdp.Time`, becomes one option for each field.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 @dataclass(frozen=True)
 class Parameter:
-    """Option of parameter ``of``, or of a field of its records; ``columns``: a value for each column."""
+    """Option of parameter ``of``, or of its records' fields; ``columns``: by column."""
 
     name: str
     of: str
@@ -63,7 +63,7 @@ class Parameter:
 
 
 def parameters(public: Public) -> list[Parameter]:
-    """Options of a function, method, class or record, in the order of its signature."""
+    """Options of a function, method, class or record, in order."""
     found: dict[str, Parameter] = {}
     hints, renamed = _hints(public), RENAMED.get(public.__name__, {})
     for name, given in inspect.signature(public).parameters.items():
@@ -99,7 +99,6 @@ def _is_record(hint: Hint) -> bool:
 
 
 def _hints(public: Public) -> dict[str, Hint]:
-    """Types by parameter; a constructor that takes the fields of a record has the record's."""
     if dataclasses.is_dataclass(public):
         return get_type_hints(public)
     made = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
@@ -107,14 +106,13 @@ def _hints(public: Public) -> dict[str, Hint]:
 
 
 def _arms(hint: Hint) -> list[Hint]:
-    """Types of a union, without None."""
     if _origin(hint) in (Union, UnionType):
         return [arm for each in get_args(hint) for arm in _arms(each)]
     return [] if hint is NoneType else [hint]
 
 
 def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
-    """Meaning of a parameter by the docstring of `public`, or of one that it refers to."""
+    """Meaning of a parameter by this docstring or a referenced one."""
     own, head = meanings(public), (inspect.getdoc(public) or "").partition("Parameters\n---")[0]
     text = own.get(name, "")
     # Without an entry of its own the parameter is one of "others", or of the call that the first lines name.
@@ -134,7 +132,7 @@ SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIG
 
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
-    """Reader of one type, which raises ValueError, and its word in help; None for objects."""
+    """Reader of one type and its word in help; None for objects."""
     origin, inner = _origin(arm), get_args(arm)
     if origin is Literal:
         return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
@@ -163,7 +161,7 @@ def _pair(text: str, kind: Reader) -> tuple[Any, ...]:
 
 
 class Entry(click.ParamType):  # type: ignore[type-arg]
-    """Text read as the first fitting type; of a parameter by columns as (column, value), column None for all."""
+    """Text as the first fitting type; by columns as (column or None, value)."""
 
     name = "entry"
 
@@ -189,7 +187,7 @@ class Entry(click.ParamType):  # type: ignore[type-arg]
 
 
 def options(publics: Mapping[str, Public]) -> list[click.Option]:
-    """Options of a command that calls one of `publics`, by name of the method (``""``: the only one)."""
+    """Options of a command that calls one of `publics`, by method."""
     owners: dict[str, dict[str, Parameter]] = {}
     for method, public in publics.items():
         for each in parameters(public):
@@ -238,7 +236,7 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
 
 
 def arguments(public: Public, given: Json) -> Json:
-    """Arguments of `public`; click.UsageError for a field without the others that its record needs."""
+    """Arguments of `public`; click.UsageError for a record without a needed field."""
     found: Json = {}
     fields: dict[str, list[tuple[Parameter, Any]]] = {}
     for each in parameters(public):
@@ -264,7 +262,6 @@ def arguments(public: Public, given: Json) -> Json:
 
 
 def _required(public: Public) -> dict[str, str]:
-    """Parameters without a default, and their flags."""
     renamed, listed = RENAMED.get(public.__name__, {}), inspect.signature(public).parameters.items()
     needed = [name for name, one in listed if one.default is one.empty]
     return {name: "--" + renamed.get(name, name).replace("_", "-") for name in needed}
@@ -278,7 +275,6 @@ def _by_column(each: Parameter, pairs: Sequence[tuple[str | None, Any]]) -> Any:
 
 
 def _records(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
-    """The record of parameter `of`, or one for each column, from its fields' options."""
     if not listed[0][0].columns:
         return _record(of, listed)
     by_column: dict[str | None, dict[str, tuple[Parameter, Any]]] = {}
@@ -315,7 +311,7 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
 
 
 def flags(public: Public) -> dict[str, str]:
-    """Options by the names in errors: of an argument; ``time.unit``, ``Time.unit`` or ``unit`` of a field."""
+    """Options by the names in errors, of arguments and fields."""
     listed = parameters(public)
     fields = [(each, record.__name__, field) for each in listed for record, field in each.fields]
     found = {field: each.flag for each, _, field in fields}

@@ -80,7 +80,7 @@ def check_apart(listed: list[tuple[str, Path]]) -> None:
 
 
 def check_places(given: Json, description_of: Callable[[Path], Path | None], *, replace: bool = False) -> None:
-    """Refuse outputs that cannot be written, and one file for two purposes, before anything is spent."""
+    """Refuse outputs that cannot be written, and one file for two purposes."""
     written = []
     if given["output"] != STANDARD:
         target = Path(given["output"])
@@ -104,7 +104,7 @@ def check_places(given: Json, description_of: Callable[[Path], Path | None], *, 
 
 @contextmanager
 def account(given: Json, begin: Callable[[], None] | None) -> Iterator[Paid | None]:
-    """The open ledger of ``--ledger``, see :class:`Paid`; click.UsageError if an option lacks another."""
+    """The open ledger of ``--ledger`` (:class:`Paid`), or None."""
     if given["ledger"] is None:
         for name in ("part", "limit", "limit_delta", "ledger_key_file"):
             if given.get(name) is not None:

@@ -1,7 +1,7 @@
-"""``--state``: a release that was killed is run again and writes the same bytes.
+"""``--state``: a release that was killed is run again and writes the same bytes (``docs/state.md``, "Commands").
 
-The file holds the key, the options and a keyed digest of the input: the same command again writes the same bytes, and
-another input, to which equal noise would reveal the difference, is refused (``docs/state.md``, "Commands").
+The file holds key, options and a keyed digest of the input; another input, to which equal noise would reveal the
+difference, is refused.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def chosen_key(given: Json) -> Key | None:
 class State:
     """One release over all runs of its command, or a single run without ``--state``; ``key``: of its noise.
 
-    A key of the user's encrypts the file; a fresh one is in it in the clear.  StateError if the file is damaged, a
-    copy, or of another release or key.
+    A user's key encrypts the file; a fresh key is in it in the clear.  StateError if the file is damaged, a copy, or
+    of another release.
     """
 
     def __init__(self, command: str, given: Json) -> None:
@@ -115,7 +115,7 @@ class State:
             self._write()
 
     def check(self, *data: Any) -> None:
-        """DataError unless `data` (paths, arrays, tables) are the input that an earlier run recorded."""
+        """DataError unless `data` are the input of the earlier run."""
         if not self.kept:
             return
         digest = hashlib.blake2b(key=self.key.derive("release digest").reveal())
@@ -159,7 +159,7 @@ class State:
 
 
 def protection(own: Key | None) -> bytes | None:
-    """Key of the file: derived from the user's, or none."""
+    """Key of the file, derived from the user's, or none."""
     return None if own is None or own.simulated else own.derive("release state").reveal()
 
 
@@ -184,7 +184,7 @@ def _bytes_of(data: Any) -> Iterable[bytes]:
 
 
 class Paid:
-    """A ledger as releases call it; `begin`, before the reservation: a release run again continues under its own."""
+    """A ledger that continues an earlier run's entry; `begin` comes before."""
 
     def __init__(self, ledger: Ledger, note: str, begin: Callable[[], None] | None) -> None:
         self._ledger, self._note, self._begin = ledger, note, begin
@@ -192,7 +192,7 @@ class Paid:
     def reserve(
         self, released: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
     ) -> AbstractContextManager[object]:
-        """The entry of an earlier run of this release, by the fingerprint of its noise, or a new one."""
+        """An earlier run's entry, by its noise's fingerprint, or a new one."""
         if self._begin is not None:
             self._begin()
             mine: str | None = getattr(released, "noise_fingerprint", None)

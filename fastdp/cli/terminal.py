@@ -1,4 +1,4 @@
-"""The view of a person at a terminal: errors and warnings in one line, tables of facts, progress; and exit codes."""
+"""Errors and warnings in one line, tables of facts, progress, and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST = re.compile(r"([a-z_]+(?:, [a-z_]+)*)(?:\[\w+\])?(: | has )?")
 
 
 def in_options(error: FastDPError | AccuracyWarning, flags: Flags) -> str:
-    """The message, with options in place of parameters: "--bound -1: expected a number above 0"."""
+    """The message with options for parameters: "--bound -1: expected a number above 0"."""
     name = (error.parameter if isinstance(error, FastDPError) else None) or ""
     own = name.rpartition(".")[2]
     named = {**flags, own: flags[name]} if name in flags else flags
@@ -45,7 +45,7 @@ def in_options(error: FastDPError | AccuracyWarning, flags: Flags) -> str:
 
 
 def as_typed(flags: Flags, of: str, given: Mapping[str, object]) -> str:
-    """Parameters of a message as options: ``--bound 10``, ``--force``, ``--types column=string``."""
+    """Parameters as options: ``--bound 10``, ``--force``, ``--types column=string``."""
     named = {name: flags.get(f"{of.partition('(')[0]}.{name}") or flags.get(name, "") for name in given}
     if "" in named.values():
         return f"in Python {as_python(of, given)}"
@@ -64,7 +64,7 @@ def _with_value(flag: str, value: object) -> str:
 
 @contextmanager
 def plain_errors(flags: Flags | None = None) -> Iterator[None]:
-    """Turn errors into click's, in one line with exit code 1, and warnings into lines; a broken pipe passes."""
+    """Turn errors into click's, with exit code 1, and warnings into lines."""
     show, named = warnings.showwarning, {**_own_flags(), **(flags or {})}
 
     def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
@@ -90,7 +90,6 @@ def plain_errors(flags: Flags | None = None) -> Iterator[None]:
 
 
 def _own_flags() -> Flags:
-    """Options of the running command by their names."""
     context = click.get_current_context(silent=True)
     options = [] if context is None else [one for one in context.command.params if isinstance(one, click.Option)]
     return {option.name or "": max(option.opts, key=len) for option in options}
@@ -128,7 +127,7 @@ def seconds(duration: float) -> str:
 
 
 def progress(given: Mapping[str, Any], steps: int) -> tqdm[NoReturn]:
-    """A progress bar on a terminal, but for ``--quiet``."""
+    """A progress bar on a terminal, unless ``--quiet``."""
     shown = not given["quiet"] and sys.stderr.isatty()
     name = str(given["source"])
     return tqdm(total=steps, unit=" steps", desc=name, file=sys.stderr, disable=not shown, leave=False)

@@ -16,7 +16,7 @@ MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
-    """Draws the error of a private running sum (PHDStream Definition 4.1); it has integers of state and no values."""
+    """Draws the error of a private running sum (PHDStream Definition 4.1); its state is integers, without values."""
 
     @property
     def width(self) -> int:
@@ -63,7 +63,7 @@ class OpenCounter(Protocol):
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """ValueError for rows, int64[n, width], of a state file that `counter` refuses."""
+    """Raise ValueError for rows, int64[n, width], that `counter` refuses."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 
@@ -171,7 +171,7 @@ class Block:
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 
     def check(self, state: Integers) -> None:
-        """ValueError unless steps can lead to every row."""
+        """Raise ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
@@ -193,8 +193,8 @@ class BinaryTree:
         T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old one's last
         error remains.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum.  Otherwise a bias makes
-        the counter useless there (``docs/points.md``).
+        In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum; otherwise sums are biased
+        (``docs/points.md``).
 
     Notes
     -----
@@ -242,7 +242,6 @@ class BinaryTree:
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
-        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 

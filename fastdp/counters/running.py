@@ -1,8 +1,7 @@
 """Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4 and Theorem 4.2).
 
-:class:`RunningCounts` advances the counters of ``counter`` (Algorithms 8 to 10) for users, and for fleets of one sum
-(``streams.fleet``).  :class:`SelectiveCounting` sends each input to the one counter that a private selector names.
-PHDStream itself calls the counters directly, on the cells of its tree (``points.decomposition``).
+:class:`RunningCounts` serves users and fleets of one sum; :class:`SelectiveCounting` sends each input to the counter
+that a private selector names.  PHDStream itself calls counters directly (``points.decomposition``).
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ class RunningCounts(Publisher[CountState]):
     size : int
         Number of running sums.
     seed, key
-        As for a publisher.
+        As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
@@ -281,7 +280,7 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
             choice = self.selector.select(increments.copy(), state.n_seen, state.last)
         most = len(self.counters) - 1
         if not (isinstance(choice, (int, np.integer)) and not isinstance(choice, bool) and 0 <= choice <= most):
-            # Its choice may show what it has seen, which is secret.
+            # Its choice may show its input, which is secret.
             raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
         chosen, counts = int(choice), state.counts
         counter_key = key.derive("counter", chosen)
@@ -321,7 +320,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
     dimension : int
         Numbers that arrive at each time; each counter has as many running sums.
     seed, key
-        As for a publisher; each counter gets its own key.
+        As for :class:`fastdp.StreamPublisher`; each counter gets its own key.
 
     Notes
     -----
@@ -356,7 +355,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     @single_caller
     def step(self, values: Values) -> Selected:
-        """Count the input (integer, or int64[dimension]) of one more time; the active counter and its sums.
+        """Count the input (integer, or int64[dimension]) of one more time; return the active counter and its sums.
 
         Raises
         ------

@@ -52,7 +52,7 @@ MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 @dataclass(frozen=True)
 class Moment(Kind):
-    """A public point in time, whose zone is known later."""
+    """A public point in time, in a zone known later."""
 
     def check(self, name: str, value: object) -> object:
         if not isinstance(value, POINTS):
@@ -87,29 +87,29 @@ def _says_a_time(form: str, zone: str | None) -> bool:
 
 @record
 class Time:
-    """The times of a table: their column, and the windows that they fall in.
+    """The times of a table: their column and windows.
 
     Parameters
     ----------
     column : str
         The column of times: dates, or datetimes of one time zone or none.
     every : str or timedelta
-        Length of the half-open windows: "90s", "15min", "1h" count from ``origin``, whatever the clock does; "1d",
-        "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
+        Length of the half-open windows: "90s", "15min", "1h" are counted from ``origin``; "1d", "1w" (from Monday),
+        "1mo", "1y" run from local midnight to local midnight.
     start, stop : datetime, date or ISO text, optional
-        Public begin of the first window, end of the last.  Rows outside are dropped.  By default the table's first
-        and last windows, which are then public knowledge, as the guarantee says.
+        Public begin of the first window and end of the last; rows outside are dropped.  By default those of the
+        table's rows, which are then public, as the guarantee says.
     origin : datetime, date or ISO text, optional
-        Begin of a window; by default midnight of 1970-01-01 in the zone.
+        Begin of any window; by default midnight of 1970-01-01 in the zone.
     zone : str, optional
-        Of the windows; by default the time column's.  Times without a zone are clock times in it: the first of two,
-        moved forward if skipped.
+        Zone of the windows; by default the time column's.  Times without a zone are its clock times: the first of
+        two, moved forward if skipped.
     missing : "raise" or "drop"
         Treatment of rows without a time or person.
     unit : "s", "ms", "us" or "ns", optional
         Of Unix times, in UTC.
     format : str, optional
-        Of texts, or of integers such as 19970101 ("%Y%m%d"), as for ``strptime``; ISO texts need none.
+        Format for ``strptime`` of texts, or of integers such as 19970101 ("%Y%m%d"); ISO texts need none.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class Time:
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
-    """Instants of clock times, int64[n]: by the offset before a clock change."""
+    """Instants of clock times, int64[n], by the offset before a clock change."""
     if not clock.size:
         return clock
     changes, offsets = _changes(int(clock.min()) // DAY, int(clock.max()) // DAY, zone)
@@ -149,7 +149,7 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 
 @lru_cache(maxsize=64)
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
-    """Clock times of changes of the offset, int64[c], and offsets between, int64[c + 1]."""
+    """Changes of the offset by clock, int64[c], and offsets between, int64[c + 1]."""
     # A zone changes its clock at most once in a day or so.
     first, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
     days = [EPOCH + timedelta(day) for day in range(first, end)]
@@ -172,9 +172,9 @@ def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Int
 
 @lru_cache(maxsize=64)
 def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
-    """Digest of a zone's clock from a window's begin on (None: of all times); None if it equals UTC.
+    """Digest of a zone's clock from a window's begin on; None if it equals UTC.
 
-    Zones with the same clock have equal digests, whatever their names.
+    Zones with the same clock have equal digests.
     """
     if zone is None or zone.utcoffset(None) == timedelta():
         return None
@@ -212,9 +212,9 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
 
 
 def as_instants(name: str, values: Any, clock: Callable[[], Clock | None]) -> Integers | None:
-    """Microseconds of one public point in time or of several, int64[q]; None if `values` are others.
+    """Microseconds of public points in time, int64[q]; None if `values` are others.
 
-    ``clock`` gives times and their zone; if there are none, points in time are a ParameterError.
+    ``clock`` gives times and their zone; without times ParameterError.
     """
     one = isinstance(values, POINTS)
     try:
@@ -258,7 +258,7 @@ class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
     Up to hours the length is fixed; longer spans run from local midnight to local midnight.  The origin begins a
-    span: a point in time; for calendar units a date, for months and years the first of a month.
+    span; for calendar units it is a date, for months and years a first of a month.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class Calendar:
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
 
     def edge(self, number: int) -> int:
-        """LAST or FIRST if there is no date."""
+        """Begin of a span; LAST or FIRST beyond all dates."""
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
@@ -302,7 +302,6 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:
@@ -315,7 +314,7 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def divides(self, longer: Calendar, begin: int) -> bool:
-        """True if spans of another calendar begin with one here, from an instant on as far as zones are compared."""
+        """True if another calendar's spans begin with spans of this one."""
         if longer.fixed and not self.fixed:
             return False
         if longer.fixed:

@@ -1,4 +1,4 @@
-"""One column from lists, NumPy, pandas, polars or Arrow: of numbers, or of anything as Arrow."""
+"""One column from lists, NumPy, pandas, polars or Arrow: as numbers, or as Arrow."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"
 
 
 def kind_of(dtype: object) -> str:
-    """Kind of the entries, without lengths or categories, which would reveal data."""
+    """Kind of the entries, without lengths or categories."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     match = re.match(r"\w+", str(dtype))
@@ -73,7 +73,7 @@ def kind_of(dtype: object) -> str:
 
 
 def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
-    """Text with the first wrong entry: ``values[17]: not a finite number (3 of 1,000 entries)``."""
+    """The first wrong entry: ``values[17]: not a finite number (3 of 1,000 entries)``."""
     return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {np.size(wrong):,} entries)"
 
 
@@ -83,9 +83,9 @@ def is_number(value: object) -> bool:
 
 
 def as_column(values: object, name: str = "chunk") -> Array:
-    """The values as one column of real numbers, shared with the caller if possible.
+    """The values as one column of real numbers, shared with the caller if possible; else DataError.
 
-    ``values``: see ACCEPTED; anything with the Arrow PyCapsule interface works.  Else DataError about ``name``.
+    ``values``: as ACCEPTED says, or with the Arrow PyCapsule interface.
     """
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.ndim == 1:
         return values
@@ -104,7 +104,7 @@ def _refused(name: str, said: str, more: str = "") -> DataError:
 
 
 def as_floats(column: Array) -> Floats:
-    """Return `column` as kernels take it: float64, contiguous, aligned, read-only."""
+    """`column` for kernels: float64, contiguous, aligned, read-only."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -118,7 +118,7 @@ def as_floats(column: Array) -> Floats:
 
 
 def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
-    """Return `floats`, non-finite ones as 0 if `nonfinite` is "zero"; otherwise they raise DataError with `hint`."""
+    """`floats` with 0 for non-finite ones, or DataError with `hint`."""
     finite = np.isfinite(floats)
     if finite.all():
         return floats
@@ -151,7 +151,7 @@ def convert(column: Array, floats: Floats) -> None:
 
 
 def pieces(column: Array) -> Iterable[tuple[int, Floats]]:
-    """Chunks of `column` as float64 with offsets; one if it is float64."""
+    """Chunks of `column` as float64, with offsets."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
     return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
@@ -198,27 +198,27 @@ def _as_numpy(values: Any, name: str) -> Array:
 
 
 def exports_arrow(values: object) -> bool:
-    """True for columns and tables that Arrow can read without a copy."""
+    """True for objects that Arrow reads without a copy."""
     return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
 
 
 def is_arrow(values: object) -> bool:
-    """True for columns and tables that Arrow reads; one of NumPy's types is an array."""
+    """True for columns and tables that Arrow reads."""
     return not isinstance(type_of(values), np.dtype) and (exports_arrow(values) or "pandas" in homes_of(values))
 
 
 def type_of(values: object) -> object:
-    """Type of the entries, of any library; None if the object has none."""
+    """Type of the entries, of any library; None without one."""
     return getattr(values, "dtype", None)
 
 
 def homes_of(values: object) -> set[str]:
-    """Libraries of the type and its bases: subclasses, wherever they are defined, count as their bases."""
+    """Libraries of the type and its bases."""
     return {base.__module__.partition(".")[0] for base in type(values).__mro__}
 
 
 def numpy_of(values: Any) -> Any:
-    """Convert arrays of xarray, and of libraries with DLPack, to NumPy's; return all else unchanged."""
+    """NumPy's arrays for those of xarray and DLPack."""
     if isinstance(values, np.ndarray):
         return values
     if "xarray" in homes_of(values) and hasattr(values, "to_numpy"):
@@ -230,7 +230,7 @@ def numpy_of(values: Any) -> Any:
 
 
 def as_array(values: Any) -> Array | None:
-    """NumPy's array of `values`, also from another device; None on an error, whose text may quote one."""
+    """NumPy's array of `values`; None on an error, whose text may quote one."""
     exported = type(values) is not list and hasattr(values, "__dlpack__")
     if not exported or hasattr(values, "__array__"):
         try:
@@ -264,7 +264,7 @@ def _to_float(entry: float | Decimal) -> float:
 
 
 def as_reals(values: object, name: str) -> Floats:
-    """Convert `values` of any shape to contiguous float64; ParameterError if they are no real numbers."""
+    """`values` of any shape as contiguous float64; else ParameterError."""
     array = as_array(values)
     if array is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
@@ -319,7 +319,7 @@ def _from_arrow(values: object, name: str) -> Array:
 
 
 def as_whole(values: object, n_seen: int, holdout: int) -> Array:
-    """`values` as a column longer than the hold-out, else DataError; StateError for a publisher in use."""
+    """`values` as a column longer than the hold-out; else DataError or StateError."""
     if n_seen:
         raise StateError(
             f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
@@ -330,7 +330,7 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 
 
 def check_size(size: int, holdout: int, name: str = "values") -> None:
-    """DataError unless values outnumber the hold-out; their number is public."""
+    """DataError unless the values outnumber the hold-out."""
     if not size and not holdout:
         raise DataError(f"{name} has no entries: expected at least one value")
     if size <= holdout:
@@ -353,7 +353,7 @@ LOW_HALF = (1 << HALF) - 1
 
 
 def exact_sum(values: Integers) -> Any:
-    """Sum along the first axis in Python integers, of fewer than 2^31 rows."""
+    """Sum fewer than 2^31 rows in Python integers."""
     high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
     return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()
 
@@ -373,7 +373,7 @@ _FAMILIES: tuple[tuple[type, ...], ...] = (
 
 
 def one_family(entries: Iterable[Any]) -> bool:
-    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ..."""
+    """True if entries but missing ones are of one kind."""
     kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True
@@ -388,7 +388,7 @@ def one_family(entries: Iterable[Any]) -> bool:
 
 
 def _plain(entries: Sequence[Any]) -> Any:
-    """NumPy's scalars in one array, or beside others as Python's: long integers are not rounded to floats."""
+    """NumPy's scalars in one array, or as Python's, which stay exact."""
     if isinstance(entries[0], np.datetime64):
         return np.array(entries, "datetime64[us]")
     if len(set(map(type, entries))) == 1:

@@ -1,4 +1,4 @@
-"""Events: points that appear or disappear, from the columns of a table, and their times."""
+"""Events: points that appear or disappear, and their times, from a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL = {
 
 
 class Events(NamedTuple):
-    """Points, float64[n, 2], whether each appears, bool[n], and instants in microseconds since 1970, int64[n]."""
+    """Points, float64[n, 2], appearances, bool[n], and microseconds, int64[n]."""
 
     points: Floats
     additions: Flags
@@ -38,7 +38,7 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSource:
-    """An open table of events; ``columns``: names by kind, known before a row is read."""
+    """An open table of events; ``columns``: names by kind."""
 
     where: str
     columns: dict[str, str]
@@ -95,7 +95,7 @@ def open_events(
     format: str | None = None,
     zone: str | None = None,
 ) -> EventSource:
-    """Open a table of events, in any form that tables take; `timed`: look for times without a name."""
+    """Open a table of events; `timed`: look for times without a name."""
     opened = open_table(source) if is_source(source) else None
     where = "frame" if opened is None else opened.where
     names = list(opened.schema.names if opened is not None else open_source(source, ()).schema)

@@ -1,4 +1,4 @@
-"""Files and pipes, by the end of their name or their first bytes, as tables or as numbers."""
+"""Files and pipes, by their suffix or first bytes, as tables or as numbers."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeE
 
 @dataclass(frozen=True)
 class FileTable:
-    """An open table, and ``read``, which returns batches of some columns; more than once if ``again``.
+    """An open table, and ``read``, which returns batches of columns, more than once if ``again``.
 
-    ``hint``: of text, how it was read, for messages about its columns.
+    ``hint``: how a text was read, for messages.
     """
 
     where: str
@@ -93,12 +93,12 @@ def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
 
 
 def is_parquet(path: str) -> bool:
-    """True for a Parquet file by its suffix, and for a folder."""
+    """True for a Parquet file's suffix, and for a folder."""
     return path.lower().endswith(PARQUET) or os.path.isdir(path)  # noqa: PTH112 - too long a text is no error
 
 
 def open_dataset(path: str) -> Dataset:
-    """Data set of a Parquet file, or of a folder of them."""
+    """Data set of a Parquet file or folder."""
     # In nanoseconds old times of 96 bits would be others.
     kind = arrow_dataset.ParquetFileFormat(
         coerce_int96_timestamp_unit="us", pre_buffer=False, use_buffered_stream=True
@@ -116,7 +116,6 @@ def scanned(dataset: Dataset, columns: Sequence[str]) -> Batches:
 
 
 def _named(path: str, batches: Iterable[Any], names: Sequence[str] | None = None) -> Batches:
-    """Batches, or columns of them; errors name the file."""
     with damage_named(path):
         for batch in batches:
             yield batch if names is None else batch.select(list(names))
@@ -147,7 +146,7 @@ def _open_arrow(path: str) -> FileTable:
 def read_numbers(source: Any, column: str | None = None) -> Any:
     """All numbers of a column of a path, "-" or :class:`Csv`; any other object unchanged.
 
-    ``column``: name, or zero-based number.  A missing number is NaN; an array of .npy is mapped into memory.
+    ``column``: name, or zero-based number.  Missing numbers are NaN; .npy is mapped into memory.
     """
     if not is_source(source):
         return source
@@ -202,5 +201,5 @@ def _array(path: str, column: str | None) -> Array:
 
 
 def live_numbers(stream: BinaryIO, column: str | None = None, csv: Csv | None = None) -> Iterator[Floats]:
-    """Numbers of a pipe's lines, as they arrive; a missing one is NaN."""
+    """Numbers of a pipe's lines, as they arrive."""
     yield from TextFile(Csv(STDIN) if csv is None else csv, numbers=True, stream=stream).numbers(column)

@@ -1,6 +1,6 @@
-"""Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
+"""Many streams from matrices, lists, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows.  Frames are read through Arrow: one row per value (long), or one column per stream (wide).
+Frames have one row per value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Streams as rows of numbers: a matrix, a list, or one float64 array with the rows' starts; and their lengths."""
+    """Streams as a matrix, a list, or one float64 array with starts."""
 
     rows: Array | Sequence[Array]
     starts: Indices | None
@@ -64,7 +64,7 @@ class StreamRows:
         return self.lengths.size
 
     def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
-        """Values [begin, end) of the rows `which` in one float64 array, and each row's start; without ``end`` all."""
+        """Values [begin, end) of rows in one float64 array, and starts."""
         if isinstance(self.rows, np.ndarray):
             if self.starts is not None:
                 return self.rows, self.starts[which] + begin
@@ -76,7 +76,7 @@ class StreamRows:
 
 
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
-    """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array; else DataError."""
+    """Rows from arrays and lists, or by borders (``offsets``); else DataError."""
     streams = numpy_of(streams)
     if offsets is not None:
         borders = as_column(offsets, "offsets")
@@ -147,7 +147,6 @@ class FrameSource:
 
     @cached_property
     def clock(self) -> Clock | None:
-        """The times, if they are dates or timestamps."""
         column = None if self.times is None else as_arrow(self.times, self.time)
         if column is None or not (arrow.types.is_timestamp(column.type) or arrow.types.is_date(column.type)):
             return None
@@ -155,20 +154,19 @@ class FrameSource:
         return times_of(column, zone)[0], zone
 
     def numbers_before(self, moments: Integers, stream: int, length: int) -> Integers:
-        """Number of a stream's values before each of its moments."""
+        """Number of a stream's values before each moment."""
         times = (
             self.clock[0][int(self.starts[stream]) :][:length] if self.clock is not None else np.empty(0, np.int64)
         )
         return np.searchsorted(times, moments)
 
     def only(self, stream: int) -> FrameSource:
-        """That of one of the streams."""
         return replace(self, by=None, starts=self.starts[stream : stream + 1])
 
     def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
-        """A frame with a row for each value: stream, time, and the given columns; ``"values"`` gets the input's name.
+        """A frame with a row for each value: stream, time, and the given columns.
 
-        ``lengths``, int64[n]: values of each stream from position ``offset`` on.
+        ``"values"`` gets the input's name; ``lengths``, int64[n]: from position ``offset`` on.
         """
         which = np.repeat(np.arange(lengths.size), lengths)
         positions = np.arange(which.size) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offset
@@ -185,9 +183,9 @@ class FrameSource:
 
 
 def source_of(values: Any) -> FrameSource | None:
-    """Form of one finished stream: a series, an Arrow array, a frame of one column, a file; None for other arrays.
+    """Form of a finished series, Arrow array, frame of one column, or file; else None.
 
-    The times are those of pandas' index, or xarray's coordinate, if they ascend.
+    The times are pandas' index, or xarray's coordinate, if they ascend.
     """
     if "xarray" in homes_of(values):
         values = values.to_series()
@@ -207,7 +205,7 @@ def source_of(values: Any) -> FrameSource | None:
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """Streams, their ids if named, and the form of their frame."""
+    """Streams, their ids, and the form of their frame."""
 
     rows: StreamRows
     ids: list[Any] | None = None
@@ -215,7 +213,7 @@ class Streams:
 
 
 def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
-    """Streams from frames, mappings, and inputs of :func:`as_rows`; DataError or ParameterError for others."""
+    """Streams from frames, mappings, and inputs of :func:`as_rows`; else an error."""
     family = _family(streams)
     if (value is None) is not (by is None):
         missing, there = ("value", "by") if value is None else ("by", "value")
@@ -237,7 +235,6 @@ def _library(values: object) -> str | None:
 
 
 def _family(streams: object) -> str | None:
-    """Library of a frame."""
     # Of the class: a lazy frame warns where it is asked for its columns.
     framed = hasattr(type(streams), "columns") and getattr(streams, "ndim", 2) == 2
     return _library(streams) if framed else None
@@ -281,7 +278,6 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 
 
 def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
-    """Streams from rows of (id, value), each sorted by time if given."""
     table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
@@ -334,9 +330,9 @@ Back = Callable[[Array], Any]
 def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     """The numbers as one column, and a function that gives as many the input's form.
 
-    `values`: a number, an array of any shape (another library's comes back as NumPy's), (nested) lists, a pandas or
-    polars series or frame, an Arrow array or table, or as :func:`~fastdp.data.column.as_column`; DataError unless
-    real.  The column is integer only if all numbers are.
+    `values`: a number, (nested) lists, an array of any shape (the result is NumPy's), a series, frame, Arrow array or
+    table, or as for :func:`~fastdp.data.column.as_column`; DataError unless real.  The column is integer only if all
+    numbers are.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()
@@ -354,7 +350,6 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
 
 
 def _like(values: Any, out: Array) -> Any:
-    """A frame or series with the names and the index of `values`; of other kinds the array."""
     homes = homes_of(values)
     if "pandas" in homes and hasattr(values, "iloc"):
         made = import_module("pandas")

@@ -36,9 +36,8 @@ FAMILIES: dict[str, Callable[[pa.Table], Any]] = {
 class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
-    ``read`` returns batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
-    ``add`` instead maps a function of a source, and the column of persons, to the sum of its int64[n] over parts of
-    the table, each with all rows of its persons.
+    ``read`` returns batches, more than once if ``again``; ``rows``: their number, if known.  An engine's ``add`` maps
+    a function of a source to the sum of its int64[n] over parts of the table, each with all rows of its persons.
     """
 
     family: str
@@ -83,13 +82,13 @@ class Source:
 
 @dataclass(frozen=True)
 class EngineTable:
-    """A table whose rows an engine adds up: ``open`` is :func:`open_source` of it, with ``add``."""
+    """A table that an engine adds up; ``open`` is its :func:`open_source`."""
 
     open: Callable[[Sequence[str]], Source]
 
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
-    """The columns of a Dataset of xarray, a row for each measurement; DataError for several."""
+    """Columns of xarray's Dataset, a row for each measurement."""
     variables = list(getattr(dataset, "data_vars", ()))
     # Of coordinates alone each measurement of the Dataset is a row.
     measured = [name for name in columns if name in variables] or variables
@@ -251,9 +250,9 @@ def _where_names_are(frame: Any) -> str:
 
 
 def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
-    """Time zone of a column of times, None if it has none; ParameterError if its public type holds no times.
+    """Time zone of a column of times, or None; ParameterError if its type holds no times.
 
-    ``option``: the option of :class:`fastdp.Time` by which entries are read: "unit", "format" or None.
+    ``option``: option of :class:`fastdp.Time` by which entries are read.
     """
     kind = source.schema[name]
     texts = isinstance(kind, (narwhals.String, narwhals.Categorical))
@@ -276,7 +275,7 @@ def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
 
 
 def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> None:
-    """ParameterError unless columns `numbers` hold numbers, and `labels` (keys, persons) single entries.
+    """ParameterError unless `numbers` hold numbers, and `labels` (keys, persons) single entries.
 
     Types are public, so messages name them.
     """
@@ -293,7 +292,7 @@ def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
-    """Arrow type of a column; None if unknown before rows are read."""
+    """Arrow type of a column, or None if unknown."""
     try:
         return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type
     except Exception:  # types that narwhals has no Arrow type for

@@ -1,4 +1,4 @@
-"""Text: CSV as it is written, in blocks of whole lines that Arrow parses, and plain numbers from a live pipe."""
+"""Text: CSV in blocks of whole lines that Arrow parses, and plain numbers from a live pipe."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ BINARY = re.compile(rb"PAR1\x15|\x1f\x8b|BZh\d1AY|PK\x03\x04|ARROW1\0|\x93NUMPY"
 
 @record
 class Csv:
-    """A CSV file and how it is written, for every function that takes a path.
+    """A CSV file and its format, for every function that takes a path.
 
     Parameters
     ----------
     path : str or Path
-        A file that ends in .csv, .tsv or .txt, also packed (.gz, .bz2); "-" is standard input.
+        File that ends in .csv, .tsv or .txt, also packed (.gz, .bz2); "-" is standard input.
     separator : str, optional
-        One character; by default that of comma, semicolon and tab which the first row has most.
+        One character; by default the most frequent of comma, semicolon and tab in the first row.
     decimal : "." or ","
-        The decimal sign of numbers, which have no other marks: 1,000, 1_000 and 0x10 are texts.
+        Decimal sign of numbers, which have no other marks: 1,000, 1_000 and 0x10 are texts.
     encoding : str, optional
         Python's name, such as "latin-1"; by default UTF-8, or UTF-16 with a byte order mark.
     comment : str, optional
-        Lines that begin with this text are left out.
+        Lines that begin with this text are skipped.
     header : bool, optional
-        Whether the first row names the columns; otherwise "0", "1" and so on are their names.  By default it does,
-        unless a single column of numbers is asked for and the first row has a number.
+        Whether the first row names the columns; else they are "0", "1" and so on.  By default it does, unless a
+        single column of numbers is asked for and the first row has a number.
     types : dict of str to str, optional
         Types of columns by Arrow's names, such as string; others follow from the first rows.
 
@@ -104,7 +104,7 @@ class Csv:
 
 @contextmanager
 def damage_named(where: str) -> Iterator[None]:
-    """Errors of readers, whose words may quote a row, as one that names the file."""
+    """Turn readers' errors, which may quote a row, into one with the file's name."""
     try:
         yield
     except (DataError, ParameterError):
@@ -125,7 +125,7 @@ def damage_named(where: str) -> Iterator[None]:
 
 
 def pick(column: str | None, names: Sequence[str], where: str, kind: str = "column") -> int:
-    """Index of the column with this name, else with this zero-based number; ParameterError if there is none."""
+    """Index of the column with this name or number; else ParameterError."""
     if column is None and len(names) == 1:
         return 0
     if column is not None and list(names).count(column) == 1:
@@ -142,13 +142,13 @@ def not_utf8() -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Columns and their numbers, for a message; a name like a number, which may be data, is not shown."""
+    """Columns and their numbers, without names like numbers, which may be data."""
     shown = [f"{name!r} ({i})" if name[:1].isalpha() or name[:1] == "_" else str(i) for i, name in enumerate(names)]
     return ", ".join(shown[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
 def number(cell: str, decimal: str) -> float | None:
-    """The number in `cell`, NaN for a missing one; None if it is another text."""
+    """The number in `cell` (NaN: missing), or None."""
     if cell in NULLS:
         return float("nan")
     if decimal != ".":
@@ -157,7 +157,6 @@ def number(cell: str, decimal: str) -> float | None:
 
 
 def _count(block: bytes) -> int:
-    """Ends of lines."""
     return block.count(b"\n") + (block.count(b"\r") - block.count(b"\r\n") if b"\r" in block else 0)
 
 
@@ -186,7 +185,7 @@ class TextFile:
         self._truths: bool | None = None
 
     def _read_heading(self, lines: Sequence[bytes], *, numbers: bool) -> int:
-        """Separator and names; the number of lines above the rows."""
+        """Read separator and names; return the lines above the rows."""
         begin = next((i for i, line in enumerate(lines) if line.strip() and not self._is_comment(line)), len(lines))
         first = _decoded(lines[begin]) if begin < len(lines) else ""
         if "\0" in first:
@@ -220,7 +219,6 @@ class TextFile:
     # Blocks.
 
     def _pieces(self, file: Any) -> Iterator[bytes]:
-        """The text in UTF-8, and nothing at its end."""
         read = file.read if self._live is None else file.read1
         piece = read(BLOCK)
         if not self.again and BINARY.match(piece):
@@ -239,7 +237,6 @@ class TextFile:
         yield b""
 
     def _blocks(self) -> Any:
-        """Blocks of whole lines, with the number of the first."""
         with ExitStack() as opened, damage_named(self.where):
             file: Any = sys.stdin.buffer if self._live is None else self._live
             if self.again:
@@ -261,13 +258,13 @@ class TextFile:
                     )
 
     def _cut(self, text: bytes) -> int:
-        """End of the last line that is whole."""
+        """End of the last whole line."""
         end = len(text)
         if b'"' in text:
             quoted = deque(self._quoted.finditer(text), maxlen=1)
             if quoted and quoted[0].end() == end:
                 end = quoted[0].start()
-        # What ends in \r may go on with \n.
+        # A line that ends in \r may go on with \n.
         return max(text.rfind(b"\n", 0, end), text.rfind(b"\r", 0, min(end, len(text) - 1))) + 1
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:
@@ -284,7 +281,7 @@ class TextFile:
             yield from opened
 
     def _rows(self, block: bytes, line: int) -> Iterator[tuple[list[str], int, bytes]]:
-        """Rows with their line and text, an empty one of an empty line; DataError for other widths."""
+        """Rows with line and text; DataError for other widths."""
         lines, before = block.splitlines(keepends=True), 0
         lines = [b"" if self._is_comment(each) else each for each in lines]
         rows = csv.reader(map(_decoded, lines), delimiter=self.separator)
@@ -303,7 +300,7 @@ class TextFile:
             raise DataError(f"{self.where}, line {line + before}: not CSV; expected rows of one separator") from None
 
     def _parsed(self, block: bytes, types: Mapping[int, Any], *, blank: bool = False) -> Any:
-        """Arrow table of some columns; a type of None is found; ``blank``: an empty line is a missing entry."""
+        """Arrow table of some columns; ``blank``: an empty line is an entry."""
         if self._comment is not None:
             block = self._comment.sub(b"", block)
         named = {str(i): kind for i, kind in types.items()}
@@ -335,7 +332,6 @@ class TextFile:
     # Columns of any types.
 
     def _types(self) -> dict[int, Any]:
-        """Types that are given, by index."""
         found = {}
         for name, alias in (self.csv.types or {}).items():
             try:
@@ -366,7 +362,7 @@ class TextFile:
         return f" (the separator is {self.separator!r}; {how} sets how it is read)"
 
     def read(self, schema: pa.Schema, columns: Sequence[str]) -> Batches:
-        """Batches of columns, whose types are at first those of the schema."""
+        """Batches of columns, at first of the schema's types."""
         indices = [self.names.index(name) for name in columns]
         # Without a column, rows still have a number.
         types = {i: schema.types[i] for i in indices or (0,)}
@@ -383,7 +379,6 @@ class TextFile:
         return False
 
     def _table(self, block: bytes, line: int, types: Mapping[int, Any]) -> pa.Table:
-        """Rows of a block, whose types may be wider than those before."""
         with suppress(ValueError):
             return self._parsed(block, types)
         wider = dict(types)
@@ -396,7 +391,7 @@ class TextFile:
         return self._parsed(block, wider)
 
     def _fault(self, block: bytes, line: int, index: int, kind: Any) -> DataError:
-        """An error that names the first line where a column has another type."""
+        """An error with the first line of another type."""
         rows = [each for each in self._rows(block, line) if each[0]]
 
         def fails(last: int) -> bool:
@@ -418,7 +413,7 @@ class TextFile:
     # Numbers.
 
     def numbers(self, column: str | None) -> Iterator[Floats]:
-        """Chunks of a column; NaN for a missing entry, or for a blank line between others in the only column."""
+        """Chunks of a column; missing entries are NaN."""
         if not self.names:
             return
         self._types()
@@ -460,7 +455,7 @@ def _decoded(line: bytes) -> str:
 
 
 def _is_wider(found: pa.DataType, before: pa.DataType) -> bool:
-    """True for a type that entries of the type before have too: theirs were missing, whole numbers, or times."""
+    """True for a type that holds earlier entries too."""
     types = arrow.types
     if types.is_temporal(found) and types.is_temporal(before):
         return getattr(found, "tz", None) == getattr(before, "tz", None)

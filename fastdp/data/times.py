@@ -1,4 +1,4 @@
-"""The one reader of times: a column of dates, datetimes, texts or numbers to instants in microseconds."""
+"""Columns of dates, datetimes, texts or numbers to instants in microseconds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ISO = (
     r"^\s*(?P<year>\d{4})-?(?P<month>\d\d)-?(?P<day>\d\d)(?:[Tt ](?P<hour>\d\d):?(?P<minute>\d\d)"
     r"(?::?(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?)?\s?(?P<zone>[Zz]|[+-]\d\d(?::?\d\d)?)?)?\s*$"
 )
-#: What may be a number as well.
+#: Texts that may be numbers too.
 _DIGITS = r"^\s*\d+\s*$"
 
 
 def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of times, int64[n], and flags of those present (None: all)."""
+    """Instants of a column, int64[n], and flags of those present (None: all)."""
     column = _parsed(column, time)
     kind, present = column.type, None
     if column.null_count:

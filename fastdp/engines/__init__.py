@@ -1,6 +1,6 @@
-"""Streams inside engines that own state, replays and workers: a thin module and an extra for each.
+"""Streams inside engines that own state, replays and workers.
 
-Engines that store bytes by key use :meth:`fastdp.engines.job.Job.advance`.
+Other engines that store bytes by key use :meth:`fastdp.engines.job.Job.advance`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Job", "dask", "flink", "spark"]
 
 
 def _name_print() -> None:
-    """Make a ``print`` that PyFlink's workers put in place findable by name, without which numba does not load."""
+    """Name PyFlink's own ``print``, without which numba does not load."""
     home = sys.modules.get(builtins.print.__module__)
     if not hasattr(home, "print"):
         vars(home)["print"] = builtins.print

@@ -22,18 +22,18 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
-        Rows of many streams; stored, so that a repeated task reads the same.
+        Rows of many streams, stored, so that a repeated task reads the same.
     job : Job
         Mechanism, name and location of the secret.
     id, order, value : str
-        Columns: id (texts or integers), order within the stream, and value.
+        Columns of ids (texts or integers), order within the stream, and values.
     into : str
         The column to add.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        The rows that publish, without ``value``; shuffled: a stream is within a partition, in order.
+        The rows that publish, without ``value``; each stream in order in one partition.
     """
     engine("dask", "dask.dataframe")
     meta = frame._meta.drop(columns=value).assign(**{into: 0.0})
@@ -42,7 +42,6 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into: str) -> Foreign:
-    """Published rows of one partition; ties of `order` are sorted by value."""
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
@@ -60,20 +59,20 @@ def table(frame: Foreign) -> EngineTable:
     Parameters
     ----------
     frame : dask.dataframe.DataFrame or path
-        Parquet or CSV, or a folder of Parquet files, which all workers reach: a task for each file, or row group of a
+        Files (of Parquet also folders) that all workers reach are read by a task for each file, or row group of a
         single one, on this process's ``distributed.Client`` or threads.
 
     Returns
     -------
     EngineTable
         Windows and keys must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with ``by``.
-        Distinct entries, reach of :class:`fastdp.Rows` and ``Person(rows="auto")`` need one machine.  The release is
-        bit for bit one machine's.
+        Distinct entries, reach of :class:`fastdp.Rows` and ``Person(rows="auto")`` need one machine.  The release
+        equals one machine's bit for bit.
 
     Notes
     -----
     The cluster's operator sees sums without noise; with a :class:`fastdp.Person` workers get the hash key, never the
-    noise's.  Row numbers in errors count within a partition.
+    noise's.  Errors number rows within a partition.
     """
     return EngineTable(partial(_open, frame))
 
@@ -111,7 +110,7 @@ def _added(
     work: Callable[[Source], Integers],
     who: str | None,
 ) -> Integers:
-    """Sum of `work` over parts of the table, each of which has all rows of its persons."""
+    """Sum of `work` over parts with all rows of their persons."""
     delayed = engine("dask", "dask").delayed
     read = partial(open_source, columns=columns)
     if who is not None and len(parts) > 1:

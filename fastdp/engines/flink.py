@@ -13,25 +13,24 @@ from fastdp.kinds import Json
 
 
 def release(rows: Foreign, job: Job) -> Foreign:
-    """Publish the rows of a data stream under differential privacy.
+    """Publish the rows of a data stream.
 
     Parameters
     ----------
     rows : pyflink.datastream.DataStream
-        Of rows ``(id, value, *others)``, a value a number, or a list of numbers of one stream in order (faster);
-        those of one id in order and from one partition of the source.
+        Rows ``(id, value, *others)``, a value a number, or a list of one stream's in order (faster); those of one id
+        in order and from one partition of the source.
     job : Job
         Mechanism, name and location of the secret.
 
     Returns
     -------
     pyflink.datastream.DataStream
-        Of rows ``(id, published, *others)`` after the hold-out.
+        Rows ``(id, published, *others)`` after the hold-out.
 
     Notes
     -----
-    Each id has a ``ValueState`` of bytes: rows since the last checkpoint come again after a crash, with the same
-    output.
+    Each id has a ``ValueState`` of bytes; rows replayed after a crash give the same output.
     """
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     descriptor = engine("flink", "pyflink.datastream.state").ValueStateDescriptor
@@ -49,26 +48,26 @@ def release(rows: Foreign, job: Job) -> Foreign:
 
 
 def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
-    """Release the windows of rows under differential privacy, as Flink's watermark passes their ends.
+    """Release windows of rows as Flink's watermark passes their ends.
 
     Parameters
     ----------
     rows : pyflink.datastream.DataStream
-        Of mappings from column names to entries, with timestamps and watermarks.  The watermark is public knowledge;
-        rows behind it whose window is closed are dropped.
+        Mappings from column names to entries, with timestamps and watermarks.  The watermark is public; rows whose
+        window it has closed are dropped.
     job : Job
         Of a :class:`fastdp.Windows`.
     shards : int
-        Public number of shards of persons; a restart with another one is refused.
+        Public number of shards of persons; a restart cannot change it.
 
     Returns
     -------
     pyflink.datastream.DataStream
-        Of mappings with ``window``, keys, statistics and their intervals.
+        Mappings with ``window``, keys, statistics and their intervals.
 
     Notes
     -----
-    Rows wait in a ``ListState`` of their shard.  The end of a bounded input closes no window: it is no public time.
+    The end of a bounded input is no public time and closes no window.
     """
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     states = engine("flink", "pyflink.datastream.state")

@@ -34,35 +34,33 @@ Column: TypeAlias = Sequence[object] | Array
 Foreign: TypeAlias = Any
 #: Id, value, and what is carried along.
 Row: TypeAlias = tuple[Foreign, ...]
-#: What a job's guarantee assumes beside that of its windows.
+#: Assumption of a job's guarantee beside that of its windows.
 PUBLIC_CLOCK = "the engine's watermark, which closes windows, is public knowledge"
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 
 
 class Job:
-    """Runs one mechanism on many streams under one secret, in engines that store state as bytes.
+    """One mechanism on many streams under one secret, in engines that store state as bytes.
 
     Parameters
     ----------
     parameters : Publisher or Machine
-        As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects
-        (:class:`fastdp.Adaptive`, :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines
-        replay, perhaps altered.
+        As for :class:`fastdp.Fleet`, with noise bound to its values (:class:`fastdp.Adaptive`,
+        :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines replay, perhaps altered.
     name : str
-        Public; two jobs under one secret need two names.
+        Public; jobs under one secret need different names.
     secret : str or callable
         Location of 32 secret bytes: ``"file:PATH"`` (owner-only, raw or hexadecimal), ``"env:NAME"`` (64 hexadecimal
-        digits), or a function that asks your secret store.  The bytes themselves are refused, as engines log
-        arguments.
+        digits), or a function that returns them.  Bytes are refused, as engines log arguments.
 
     Notes
     -----
-    Stream ``id`` equals that of one :class:`fastdp.Fleet` with ``key=job.key``, for any workers, shards and batches.
-    A pickled job holds the secret's location, a sealed state no secret.
+    For any workers and batches, stream ``id`` equals that of a :class:`fastdp.Fleet` with ``key=job.key``. A pickled
+    job holds the secret's location, a sealed state no secret.
 
-    Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost one more release of
-    later values (``docs/noise.md``, section 2).
+    Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost another release of later
+    values (``docs/noise.md``, section 2).
 
     Examples
     --------
@@ -117,7 +115,7 @@ class Job:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams together for one value, or of all windows for one unit."""
+        """Guarantee of all streams for one value, or of all windows for one unit."""
         if not isinstance(self.machine, WindowsMachine):
             return Fleet(self.machine).guarantee
         promised = self.machine.guarantee(Key.choose(None, None))
@@ -131,7 +129,7 @@ class Job:
 
     @cached_property
     def key(self) -> Key:
-        """Key of this job, from which its streams' are derived."""
+        """Key from which the streams' keys are derived."""
         return self._root.within("job", self.name)
 
     @cached_property
@@ -161,11 +159,11 @@ class Job:
 
     @validation.plain
     def from_bytes(self, state: bytes) -> Fleet:
-        """Fleet of a sealed `state`; StateError for a damaged or other one."""
+        """Fleet of a sealed `state`; StateError for another one."""
         return Fleet._opened(state, self.seal, type(self.machine), self._empty)
 
     def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
-        """Consume values of some streams, from state to state, for engines that store bytes.
+        """Publish values of some streams, from state to state, for engines that store bytes.
 
         Parameters
         ----------
@@ -177,9 +175,9 @@ class Job:
         Returns
         -------
         state : bytes
-            To be stored before the outputs leave.
+            Store it before the outputs leave.
         rows, out : int64[m], float64[m]
-            Rows that publish, after the hold-out, and their values.
+            Rows that publish, and their values.
         """
         fleet = self.resume(state)
         rows, out = publish(fleet, ids, values)
@@ -205,8 +203,8 @@ class Job:
     def register(self, ledger: Ledger, *, stream: str) -> None:
         """Record this job in a ledger, once, before its first start.
 
-        :class:`fastdp.errors.BudgetError` if it holds a job of this secret, name and mechanism, or lacks budget;
-        `stream` as for :meth:`fastdp.Ledger.spend`.
+        :class:`fastdp.errors.BudgetError` if the ledger holds the same job, or lacks budget; `stream` as for
+        :meth:`fastdp.Ledger.spend`.
         """
         validation.part("ledger", ledger, Ledger, "fastdp.ledger")
         machine, made = self.machine, None
@@ -216,7 +214,7 @@ class Job:
 
 
 def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]:
-    """:meth:`Fleet.publish` for rows with more columns: rows that publish, int64[m], and values."""
+    """Rows that :meth:`Fleet.publish` publishes, int64[m], and their values."""
     found, out = fleet.publish(ids, values)
     total = len(values)
     if out.size == total:
@@ -232,13 +230,13 @@ def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]
 
 
 def key_of(row: Row) -> str:
-    """Key of a row's state in an engine: its id, a text or integer."""
+    """Key of a row's state in an engine, by its id."""
     (found,) = as_ids([row[0]])
     return f"text {found}" if isinstance(found, str) else f"number {found}"
 
 
 def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Row]]:
-    """State after a row of one or several numbers, and the row with their published ones, if any."""
+    """State after a row of numbers, and the published row, if any."""
     key, value, *others = row
     many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
     values = value if many else [value]
@@ -268,13 +266,13 @@ def _read(secret: str | Callable[[], bytes]) -> Key:
 
 
 def engine(extra: str, module: str) -> Foreign:
-    """The `module` of an engine; ParameterError that names the extra."""
+    """The `module` of an engine; ParameterError with the extra's name."""
     needed = f"fastdp.engines.{extra} needs {module.partition('.')[0]}"
     return imported(module, ParameterError(f"{needed}: expected pip install 'fastdp-streams[{extra}]'"))
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """True if noise is bound to earlier values; users' own must be (``docs/tutorials/own_mechanism.md``)."""
+    """True if noise is bound to earlier values, as users' own must be."""
     if not isinstance(machine, Schedule):
         return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
             "fastdp."

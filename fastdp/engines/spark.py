@@ -38,13 +38,9 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Rows of many streams; stored, so that a repeated task reads the same.
-    job : Job
-        Mechanism, name and location of the secret.
-    id, order, value : str
-        Columns: id (texts or integers), order within the stream, and value.
-    into : str
-        The column to add, of doubles.
+        Rows of many streams, stored, so that a repeated task reads the same.
+    job, id, order, value, into
+        As for :func:`fastdp.engines.dask.release`.
 
     Returns
     -------
@@ -89,7 +85,7 @@ def _published(fleet: Fleet, batch: Foreign, names: list[str]) -> Foreign:
 
 
 def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
-    """Publish the streams of a streaming data frame, with the state of each in Spark's state store.
+    """Publish the streams of a streaming data frame, with state in Spark's state store.
 
     Parameters
     ----------
@@ -107,7 +103,7 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     -----
     Spark needs the RocksDB state store: ``spark.sql.streaming.stateStore.providerClass`` =
     ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A restarted query repeats the last
-    micro-batch with the same output; a sink that accepts it once then holds each output once.
+    micro-batch with the same output.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
@@ -131,13 +127,13 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
 
 
 def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
-    """Release the windows of a streaming data frame, as Spark's watermark passes their ends.
+    """Release windows of a streaming data frame as Spark's watermark passes their ends.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        A streaming one, ``withWatermark`` on the column of times (timestamps).  The watermark is public knowledge;
-        rows behind it are dropped.
+        A streaming one, ``withWatermark`` on the column of timestamps.  The watermark is public; rows behind it are
+        dropped.
     job, shards
         As for :func:`fastdp.engines.flink.windows`.
 
@@ -240,16 +236,16 @@ def table(frame: Foreign) -> EngineTable:
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Stored, so that a repeated task reads the same.  The zone of timestamps is by default the session's.
+        Stored, so that a repeated task reads the same.  Timestamps have the session's zone by default.
 
     Returns
     -------
     EngineTable
-        As :func:`fastdp.engines.dask.table`; the release is bit for bit one machine's.
+        As :func:`fastdp.engines.dask.table`.
 
     Notes
     -----
-    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown.
+    The cluster's operator sees sums without noise.  Of Spark's errors about rows the kind alone is shown.
     """
     return EngineTable(partial(_open, frame))
 

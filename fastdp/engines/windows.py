@@ -1,4 +1,4 @@
-"""Windows inside engines: shards hold rows by person; one release adds up their exact sums (``docs/engines.md``)."""
+"""Windows inside engines: shards hold rows by person; one release adds up their sums (``docs/engines.md``)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def names_of(job: Job) -> list[str]:
 
 
 def columns_of(job: Job, rows: Sequence[Mapping[str, object]]) -> Columns:
-    """Rows as columns; DataError, which names the first place, if one lacks a column."""
+    """Rows as columns; DataError for the first that lacks one."""
     names = names_of(job)
     for i, row in enumerate(rows):
         lacks = [name for name in names if name not in row]
@@ -70,7 +70,7 @@ def columns_of(job: Job, rows: Sequence[Mapping[str, object]]) -> Columns:
 
 
 def owners(job: Job, rows: Columns, shards: int) -> Indices:
-    """Shard of each row: that of its person, or any one."""
+    """Shard of each row: its person's, or any one."""
     machine = machine_of(job)
     who = machine.plan.who
     if who is None:
@@ -84,13 +84,13 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
 
 
 def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | None]:
-    """Part of the person of each row, one for all spellings, and flags of rows that have one (None: all)."""
+    """Part of each row's person, and flags of rows with one."""
     digests, named = digests_of(persons)
     return (digests[:, 0].view(np.uint64) % np.uint64(parts)).astype(np.int64), named
 
 
 def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[int, int]:
-    """Shard of each row by its place, without rows that are dropped."""
+    """Shard of each row by its index, without dropped rows."""
     read = _read(job, rows, lambda columns: owners(job, columns, shards))
     return {place: owner for places, whose in read for place, owner in zip(places, whose.tolist(), strict=True)}
 
@@ -98,9 +98,9 @@ def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[i
 def _read(
     job: Job, rows: Sequence[Mapping[str, object]], call: Callable[[Columns], T]
 ) -> Iterator[tuple[Sequence[int], T]]:
-    """Places of rows, by parts that are accepted together, and the answer of `call` to their columns.
+    """Indices of rows, by parts that are accepted together, with `call`'s answer.
 
-    A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
+    A row that is not accepted alone is dropped and logged, so that it cannot stop the job.
     """
     waiting: list[Sequence[int]] = [range(len(rows))] if len(rows) else []
     while waiting:
@@ -126,7 +126,7 @@ class Shard:
     job : Job
         Of a :class:`fastdp.Windows`.
     part : (int, int)
-        Its number, and that of all shards; public.
+        Its number, and how many there are; public.
     state : bytes, optional
         Of :meth:`to_bytes`; StateError for a damaged or other one.
     """
@@ -144,7 +144,7 @@ class Shard:
                 self._state = self._machine.unpack(content, self._key)
 
     def add(self, rows: Columns) -> None:
-        """Add rows, which wait for the clock; those of closed windows are dropped."""
+        """Add rows; those of closed windows are dropped."""
         plan, times = self._machine.plan, rows[self._machine.time.column]
         if not len(times):
             return
@@ -159,7 +159,7 @@ class Shard:
             pass
 
     def advance(self, to: Instant) -> list[Placed]:
-        """Move the clock; the shard's share of each window that ends by then, whose number is the place."""
+        """Move the clock; return the shard's shares of closed windows."""
         machine, found = self._machine, list[Placed]()
         batch, edge = machine.read(None, None, None, None, to), machine.calendar.edge
         stops = range(self._state.closed + SPAN, machine.calendar.number(batch.to), SPAN)
@@ -171,7 +171,7 @@ class Shard:
 
     @property
     def next_end(self) -> int:
-        """End of the first open window, in milliseconds since 1970, rounded up; END after the last one."""
+        """End of the first open window, in milliseconds since 1970, or END."""
         first, closing = self._state.closed, self._machine.closing
         return END if first == closing.stop else -(-closing.calendar.edge(first + 1) // 1000)
 
@@ -195,8 +195,8 @@ class Shard:
 def merge(job: Job, shards: int, state: bytes | None, *shares: bytes) -> tuple[bytes | None, list[Placed | Released]]:
     """State of a place with more shares (None: it is done), and the rows that are due.
 
-    A place is a window; with private keys its shares become one of each part of the keys, whose number is the next
-    place.  A share that comes again changes nothing.
+    A place is a window; with private keys its shares then go to parts of the keys, the next places.  A repeated share
+    changes nothing.
     """
     machine, opened = machine_of(job), [_open(job, each, shards) for each in (state, *shares) if each is not None]
     have = opened[0]
@@ -226,7 +226,6 @@ def merge(job: Job, shards: int, state: bytes | None, *shares: bytes) -> tuple[b
 
 
 def _appear(job: Job, shards: int, opened: Sequence[Json]) -> tuple[bytes, list[Released]]:
-    """State of a part of private keys, with their running weights, and rows of windows whose turn has come."""
     machine, out = machine_of(job), list[Released]()
     begun = {"part": opened[0]["part"], "next": machine.plan.start or 0, "keys": [], "waiting": []}
     have = opened[0] if "next" in opened[0] else begun
@@ -249,7 +248,7 @@ def _appear(job: Job, shards: int, opened: Sequence[Json]) -> tuple[bytes, list[
 
 
 def rows_of(table: Table) -> list[Released]:
-    """Rows of a released table, without what a model says of several windows."""
+    """Rows of a released table, without revised numbers."""
     rows: list[Released] = _published_columns(table).to_pylist()
     return rows
 
@@ -268,7 +267,7 @@ def _published_columns(table: Table) -> Foreign:
 
 
 def clock(job: Job, watermark: int) -> datetime | None:
-    """The engine's watermark, in milliseconds, as a time of the windows; None at the end of the input."""
+    """The engine's watermark as a time; None at the input's end."""
     if abs(watermark) >= END:
         return None
     moment = datetime.fromtimestamp(watermark / 1000, UTC)

@@ -1,1 +1,1 @@
-"""Exact noise inside OpenDP, ledgers for dp_accounting; imported on use (``docs/interop.md``)."""
+"""Exact noise inside other libraries, imported on use (``docs/interop.md``)."""

@@ -21,8 +21,8 @@ _MARGIN = 2.0**-40
 def dp_event(entries: Iterable[Entry]) -> Any:
     """A ``dp_accounting.DpEvent`` that costs no less than these entries of one stream together.
 
-    For accountants with ``NeighboringRelation.REPLACE_ONE``, whatever the unit: a pure epsilon is binary randomized
-    response, a rho is zCDP, other releases with a delta are unsupported, and disjoint parts add up.
+    For accountants with ``NeighboringRelation.REPLACE_ONE``: a pure epsilon is binary randomized response, a rho
+    zCDP; other releases with a delta are unsupported, and disjoint parts add up.
 
     Parameters
     ----------

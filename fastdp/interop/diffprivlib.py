@@ -1,4 +1,4 @@
-"""Mechanisms and the histogram of diffprivlib under their own names and arguments, with fastdp's noise."""
+"""Mechanisms and the histogram of diffprivlib by name and arguments, with fastdp's noise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Mechanism:
     mse = variance
 
     def copy(self) -> Self:
-        """Return a mechanism that begins with a fresh key, or from its seed."""
+        """Return a mechanism with a fresh key, or from its seed."""
         import copy
 
         return copy.deepcopy(self)
@@ -57,7 +57,6 @@ def _seed(random_state: object) -> int | None:
 
 
 def _grid(sensitivity: object) -> tuple[float, Fraction]:
-    """Resolution for floats, and the most by which a rounded number moves."""
     moved = validation.positive("sensitivity", sensitivity)
     if not LEAST <= moved <= MOST:
         raise validation.refusal("sensitivity", sensitivity, f"between {LEAST:.3g} and {MOST:.3g}")
@@ -104,7 +103,7 @@ class Geometric(_Mechanism):
 
 
 class Gaussian(_Mechanism):
-    """``diffprivlib.mechanisms.Gaussian``, without its limit on epsilon: the noise is discrete, by zCDP's delta."""
+    """``diffprivlib.mechanisms.Gaussian`` for any epsilon, with discrete noise by zCDP's delta."""
 
     def __init__(self, *, epsilon: float, delta: float, sensitivity: float, random_state: int | None = None) -> None:
         loss = zcdp_loss(validation.positive("epsilon", epsilon), _checked_delta(delta, 0.0))
@@ -129,15 +128,15 @@ def histogram(
     Parameters
     ----------
     sample, bins, range, density
-        As for :func:`numpy.histogram`; the bins are public: a number of them with a range, or edges.
+        As for :func:`numpy.histogram`; bins are public: a number with a range, or edges.
     epsilon : float
-        Privacy loss for one value that is added or removed.
+        Privacy loss of one added or removed value.
     weights : None
-        Is refused: a weight would be a row's sensitivity.
+        Refused: a weight would be a row's sensitivity.
     random_state : int, optional
         Simulation: reproducible noise, no privacy.
     accountant : diffprivlib.BudgetAccountant, optional
-        Pays epsilon before the sample is read; by default diffprivlib's own default, where that is loaded.
+        Pays epsilon before the sample is read; by default diffprivlib's default, if loaded.
 
     Returns
     -------
@@ -172,7 +171,6 @@ def histogram(
 
 
 def _check_public(edges: Any, ends: Any) -> None:
-    """ParameterError for edges or ends that are no bins, before anything is paid."""
     name, given = ("range", ends) if isinstance(edges, int) else ("bins", edges)
     try:
         numbers = np.asarray(given, np.float64) if np.asarray(given).dtype.kind in "iuf" else np.empty(0)

@@ -29,8 +29,8 @@ def make_discrete_laplace(
     Parameters
     ----------
     input_domain : opendp.Domain
-        ``atom_domain(T=...)``, or ``vector_domain(atom_domain(T=...))``, of integers or floats.  Floats need
-        ``nan=False``, their vectors a ``size``.
+        ``atom_domain(T=...)`` of integers or floats, or a ``vector_domain`` of such.  Floats need ``nan=False``,
+        their vectors a ``size``.
     input_metric : opendp.Metric
         ``absolute_distance(T=...)`` for a number, ``l1_distance(T=...)`` for a vector.
     sensitivity, epsilon : float
@@ -47,7 +47,7 @@ def make_discrete_laplace(
     Raises
     ------
     ParameterError
-        For another domain or metric; without OpenDP, or its features ``contrib`` and ``honest-but-curious``.
+        For another domain or metric, or without OpenDP and its features ``contrib`` and ``honest-but-curious``.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def make_discrete_laplace(
 
 @cache
 def _direct_class() -> Any:
-    """OpenDP's class, which converts numbers twice each way around a function of Python, without conversions."""
+    """OpenDP's class without its conversions of numbers around a Python function."""
     parent = _opendp().Measurement
 
     class Measurement(parent):  # type: ignore[misc, valid-type]

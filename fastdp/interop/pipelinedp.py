@@ -1,4 +1,4 @@
-"""PipelineDP's engine for rows in memory: its parameters and extractors, answered by one ``fastdp.aggregate``."""
+"""PipelineDP's engine, parameters and extractors for rows in memory, by one ``fastdp.aggregate``."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _package(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """All else that ``pipeline_dp`` has, so that a program changes its import alone."""
+    """All other names of ``pipeline_dp``, so that programs change one import."""
     if name.startswith("_"):
         raise AttributeError(name)
     return getattr(_package("pipeline_dp"), name)
 
 
 class DPEngine:
-    """``pipeline_dp.DPEngine`` over an iterable of rows: the same calls, noise that is exact, and many times faster.
+    """``pipeline_dp.DPEngine`` over an iterable of rows: the same calls, with exact noise, many times faster.
 
     Parameters
     ----------
@@ -86,18 +86,18 @@ class DPEngine:
         public_partitions: Iterable[Any] | None = None,
         out_explain_computation_report: Any = None,
     ) -> Released:
-        """Return pairs of a partition and its metrics, released when the first is asked for.
+        """Pairs of a partition and its metrics, released when the first is read.
 
         Parameters
         ----------
         col : iterable
             Rows.
         params : pipeline_dp.AggregateParams
-            A person counts with ``max_contributions`` rows, or with the product of the two other bounds.
+            A person's ``max_contributions`` rows count, or the product of the two other bounds.
         data_extractors : pipeline_dp.DataExtractors
             Functions of a row; partitions are texts or whole numbers.
         public_partitions : iterable, optional
-            Without it partitions are chosen privately, with the aggregation's delta.
+            Without it partitions are chosen privately by delta.
         out_explain_computation_report : pipeline_dp.ExplainComputationReport, optional
             Its ``text()`` says what is released.
 
@@ -109,7 +109,7 @@ class DPEngine:
         Raises
         ------
         ParameterError
-            For metrics or bounds that fastdp has not; on iteration before ``compute_budgets``.
+            For metrics or bounds that fastdp lacks; on iteration before ``compute_budgets``.
         """
         statistics, fields = _asked(params)
         rows = params.max_contributions or params.max_partitions_contributed * (
@@ -157,7 +157,7 @@ class DPEngine:
 
 
 class Released:
-    """Pairs of a partition and its metrics, once the budget is known."""
+    """Pairs of a partition and its metrics, given the budget."""
 
     def __init__(
         self, accountant: Any, release: Callable[[], list[tuple[Any, Any]]], report: Callable[[], str]
@@ -200,7 +200,7 @@ def _table(col: Iterable[Any], taken: dict[str, Callable[[Any], Any]]) -> Any:
 
 
 def _asked(params: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Statistics as ``fastdp.aggregate`` reads them, and the names of its columns and of the metrics."""
+    """Statistics for ``fastdp.aggregate``, and names of columns and metrics."""
     for name in _OTHERS:
         if getattr(params, name) is not None and getattr(params, name) is not False:
             raise refusal(name, getattr(params, name), "None, fastdp's tables have no such release")

@@ -1,4 +1,4 @@
-"""Releases of streams, their guarantees, and the budget that is left: :class:`Ledger`."""
+"""A ledger records releases of streams and the budget left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One release in a ledger, and its line in the file."""
+"""A release in a ledger, and its line in the file."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ NOTE, LABEL = Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
 
 @record
 class Entry:
-    """Describes a release, as a ledger stores it.
+    """Describes a release in a ledger.
 
     Attributes
     ----------
     id, time : int, str
-        Its number, and when it was recorded: UTC, ISO 8601.
+        Number, and time of the record: UTC, ISO 8601.
     stream, part : str
-        The stream, and label of its part that the release reads (None: all).
+        Stream, and label of the part that the release reads (None: all).
     start, stop : int or None
-        Positions [start, stop) in it; stop None: no end; both None: all.
+        Positions [start, stop) that it reads; stop None: no end; both None: all.
     guarantee : Guarantee
         Of the release.
     mechanism : dict or str or None
@@ -73,7 +73,7 @@ class Entry:
     nonce : str
         Random digits, unique among all ledgers.
     fingerprint : str or None
-        Of the noise; None if unknown or a simulation.
+        Of the noise; None if unknown or simulated.
 
     Examples
     --------
@@ -106,17 +106,17 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """True if it uses budget: neither cancelled nor a simulation."""
+        """True if it uses budget: not cancelled, not simulated."""
         return self.state != "cancelled" and not self.guarantee.simulated
 
     @property
     def kind(self) -> Kind:
-        """Unit of privacy and adjacency of the guarantee."""
+        """Unit and adjacency of the guarantee."""
         return Kind(self.guarantee.unit, self.guarantee.adjacency, self.guarantee.rows)
 
     @property
     def extent(self) -> str:
-        """Return label and positions for a message."""
+        """Label and positions for a message."""
         where = [] if self.part is None else [f"part {self.part!r}"]
         if self.start is not None:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
@@ -125,19 +125,19 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """Encode the entry as a ledger's line, without the state; floats are shortest decimals."""
+        """Encode the entry as a ledger's line, without its state."""
         return values_of(self, *_IN_LINE) | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
-        """Decode an entry from a ledger's line; LookupError, TypeError or ValueError if it is none."""
+        """Decode a ledger's line; else LookupError, TypeError or ValueError."""
         said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
         said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
     def checked(self) -> Entry:
-        """Entry as its line reads back, names in normal form C; ParameterError for contents that no line may have."""
+        """Entry as read back from its line, names in normal form C; ParameterError for contents that do not fit."""
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
         plain = {**values_of(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
@@ -167,7 +167,7 @@ def _depth(line: str) -> int:
 
 
 def _refuse_parts(entry: Entry) -> None:
-    """ParameterError for a region with a unit whose disjointness is not proved (``docs/privacy.md``)."""
+    """ParameterError for parts of a unit that may lie in several (``docs/privacy.md``)."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
             f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
@@ -201,7 +201,7 @@ def _recorded_guarantee(**said: Any) -> Guarantee:
 
 
 def described(publisher: object) -> Json:
-    """Class and public parameters of a publisher, never its key."""
+    """Class and public parameters of a publisher, without its key."""
     machine = getattr(publisher, "machine", None)
     composed = (getattr(machine, name, None) for name in ("composition", "plan"))
     plan = next((one for one in composed if hasattr(one, "describe")), None)

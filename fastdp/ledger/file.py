@@ -1,7 +1,7 @@
-"""The ledger's file: one transaction a call, with one sync, and a mark that tells a copy without its newest lines.
+"""The ledger's file: one transaction a call, and a mark that detects a copy without its newest lines.
 
-The mark, ``PRAGMA user_version`` on the first page, is the number of the last line; or -1 minus it from before the
-first line that is written to the -wal until all of them are in the main file (``docs/adr/0018-ledger-mark.md``).
+The mark, ``PRAGMA user_version``, is the number n of the last line, or -1 - n while lines may be only in the -wal
+(``docs/adr/0018-ledger-mark.md``).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _mark(db: sqlite3.Connection) -> int:
 
 
 def _mark_of(path: Path) -> int:
-    """The mark in the main file alone."""
+    """Mark in the main file alone."""
     # During a checkpoint it can be shorter than it says.
     with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
         alone.execute("PRAGMA writable_schema = ON")
@@ -103,7 +103,7 @@ def _mark_of(path: Path) -> int:
 
 
 class Connection(sqlite3.Connection):
-    """An open ledger, whose -wal is removed by :class:`Ending` alone."""
+    """An open ledger; only :class:`Ending` removes the -wal."""
 
     def __init__(self, path: Path) -> None:
         uri = _uri(path, "mode=rw")
@@ -113,7 +113,7 @@ class Connection(sqlite3.Connection):
         self.marked = False
 
     def begin(self, *, write: bool, synced: bool) -> None:
-        """Begin a transaction; a `synced` one is on disk when it is committed."""
+        """Begin a transaction; a `synced` one is on disk after its commit."""
         if not write:
             self.execute("BEGIN")
             return
@@ -143,11 +143,11 @@ class Connection(sqlite3.Connection):
         self._wal, self.marked = _inode(self.wal), True
 
     def has_wal(self) -> bool:
-        """False if another process removed the -wal: a copy made in this process had dropped this one's lock."""
+        """False if another process removed the -wal, after a copy in this process dropped the lock."""
         return not self.marked or _inode(self.wal) == self._wal
 
     def close(self) -> None:
-        """Close, without SQLite's last checkpoint, which would remove the -wal and leave the mark."""
+        """Close without SQLite's checkpoint, which would remove the -wal and leave the mark."""
         self.is_open = False
         with contextlib.suppress(*_ERRORS):
             if in_wal(self):
@@ -165,7 +165,7 @@ class Connection(sqlite3.Connection):
 
 
 class Ending(sqlite3.Connection):
-    """The only connection to a ledger: closing it moves all lines to the main file and removes the -wal."""
+    """The only connection to a ledger; its closing moves all lines to the main file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(_uri(path, "mode=rw"), timeout=END_SECONDS, isolation_level=None, uri=True)
@@ -199,10 +199,7 @@ class Ending(sqlite3.Connection):
 
 
 def can_end(path: Path) -> bool:
-    """True if the -wal's lines can be moved to the main file: of a whole ledger in WAL mode, without a loss.
-
-    Asked before :class:`Ending`, whose closing moves what SQLite can read, and by a connection that cannot write.
-    """
+    """True if a complete ledger's lines can be moved from the -wal without loss; checked before :class:`Ending`."""
     with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro"), timeout=END_SECONDS, uri=True)) as db:
         db.execute("BEGIN")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,) or not in_wal(db):
@@ -214,9 +211,9 @@ def can_end(path: Path) -> bool:
 
 
 def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
-    """True if the last line seen, `number`, is the file's: not if it is marked and its -wal is missing or another's.
+    """True if line `number`, the last one seen in a transaction, is the file's last.
 
-    In a transaction.
+    False for a marked file whose -wal is missing or of another time.
     """
     mark = _mark_of(path)
     if mark >= 0:
@@ -227,7 +224,7 @@ def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
 
 
 def make_ledger(path: Path, key: Key | None) -> None:
-    """Create an empty ledger, owner-only, unless there is one."""
+    """Create an empty, owner-only ledger unless one exists."""
     name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
     text = json.dumps({"id": 0, "time": now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
     lines = [(0, text, sealed(START, text, sealing(key, name)))]
@@ -255,7 +252,7 @@ def _close(db: Connection) -> None:
 
 
 def _end(path: Path) -> None:
-    """Leave the main file alone, whoever wrote the -wal, unless it is open elsewhere or cannot be written."""
+    """Move all lines to the main file, unless it is open elsewhere or cannot be written."""
     with _LOCK, contextlib.suppress(OSError, *_ERRORS):
         # Another object of this process ends it; at the end of the program a finalizer closed it.
         opened = [store.db for store in list(_stores) if store.db is not None]
@@ -286,7 +283,7 @@ class Verification:
 
 
 class Store:
-    """One ledger's file, without links, and the key of its seals."""
+    """A ledger's file with the key of its seals."""
 
     db: Connection | None = None
     _opened_file: tuple[int, int]
@@ -316,7 +313,7 @@ class Store:
                 self._ending()
 
     def drop(self) -> None:
-        """Close the file as it is, marked or not."""
+        """Close the file, marked or not."""
         if self.db is not None:
             self.db.close()
             self.db = None
@@ -329,10 +326,9 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool, synced: bool = True) -> Iterator[LedgerState]:
-        """Yield the tables; changes are on disk at the end, or undone by an error.
+        """Yield the tables; an error undoes all changes, else they are on disk at the end.
 
-        StateError if the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be
-        written.
+        StateError if the file is missing, readable by others, no ledger, damaged, locked or not writable.
         """
         with _LOCK, self._readable_errors("opened"):
             db = self._opened()

@@ -1,4 +1,4 @@
-"""The ledger: releases recorded before they happen, and refused beyond a limit."""
+"""The ledger records releases before they happen, and refuses them beyond a limit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fastdp.validation import refusal
 
 
 class Ledger:
-    """Records releases by stream, append-only, with their guarantees, within limits.
+    """Records the releases of each stream with their guarantees, and refuses them beyond a limit.
 
     Parameters
     ----------
     path : path
-        The file, an SQLite database; created, owner-only, if missing.
+        An SQLite database; created, owner-only, if missing.
     limit_epsilon, limit_delta : float, optional
         Limit per stream through this object, besides the file's (:meth:`set_limit`).
     key : Key or 32 bytes, optional
@@ -41,11 +41,11 @@ class Ledger:
 
     Notes
     -----
-    Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
-    unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
+    Privacy: exact composition (``docs/privacy.md``, section 3); a release is refused if its noise is unknown or in an
+    entry.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns; a power cut can undo the end of a reservation, and then
-    it counts, as one whose process died.  Threads can share an object, processes a file on a local disk.
+    A call is one transaction, on disk before it returns; a power cut can undo the end of a reservation, which then
+    counts.  Threads can share an object, processes a file on a local disk.
 
     Examples
     --------
@@ -68,7 +68,11 @@ class Ledger:
         key: Key | bytes | None = None,
         create: bool = True,
     ) -> None:
-        self._path = Path(os.path.realpath(validation.path("path", path)))
+        text = validation.path("path", path)
+        # SQLite's names for what is no file, or of a file by another notation.
+        if text.startswith((":memory:", "file:")):
+            raise validation.refusal("path", text, "a file's path, in tests one in a temporary folder")
+        self._path = Path(os.path.realpath(text))
         self._limit = budget(limit_epsilon=limit_epsilon, limit_delta=limit_delta)
         secret = Key.from_bytes(key) if isinstance(key, (bytes, bytearray)) else key
         if secret is not None and not isinstance(secret, Key):
@@ -79,7 +83,6 @@ class Ledger:
         return f"Ledger({str(self._path)!r})"
 
     def _repr_html_(self) -> str:
-        """The streams, with their costs and budgets left."""
         rows, notes = [], []
         with self._store.transaction(write=False) as state:
             names = state.streams()
@@ -94,11 +97,11 @@ class Ledger:
         return as_html(repr(self), heads, rows, len(names) - len(rows), notes)
 
     def close(self) -> None:
-        """Close the file: one that can be moved, if no other process has it open; the next call opens it again."""
+        """Close the file, which can be moved if no other process has it open; the next call opens it again."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """Guarantee of a stream's releases together, from sums; epsilon 0 without any (``docs/privacy.md``)."""
+        """Guarantee of all releases of a stream; epsilon 0 without any."""
         asked = normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return state.odometer.guarantee(asked)
@@ -112,10 +115,10 @@ class Ledger:
         part: str | None = None,
         times: Times | None = None,
     ) -> Budget:
-        """Cost allowed to one more release of a stream: on these positions, this part or these times.
+        """Cost allowed to one more release of a stream, on these positions, this part or these times.
 
-        Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
-        stream's present unit; delta includes the distance of sampled noise.
+        It is in the stream's present unit.  Where epsilons add up it is never overstated; where rhos do, a pure
+        release below it may be refused.  Delta includes the distance of sampled noise.
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -125,14 +128,14 @@ class Ledger:
             return self._left(state, asked.stream, region)
 
     def limit(self, stream: str, per: Duration | None = None) -> Budget:
-        """Limit of a stream: the lower of file's and object's; with ``per`` the file's for a period."""
+        """Limit of a stream: the lower of file's and object's, or with ``per`` the file's for a period."""
         asked, length = normal_name("stream", stream), _length(per)
         with self._store.transaction(write=False) as state:
             recorded = state.limit(asked, length)
         return recorded if length else _least(recorded, self._limit)
 
     def limits(self, per: Duration | None = None) -> dict[str | None, Budget]:
-        """Limits by stream; under None that of all others."""
+        """Limits by stream; under None that of the others."""
         length = _length(per)
         with self._store.transaction(write=False) as state:
             return state.limits(length)
@@ -140,21 +143,20 @@ class Ledger:
     def by_period(self, stream: str, per: Duration = "1y") -> dict[str | None, Budget]:
         """Loss of a person, with all their rows, in each calendar period of the data's time.
 
-        A person counts once for each period of their unit.  Releases for one row are left out; a unit of k rows
-        assumes that none has more.
+        A person counts once in each period of their unit.  Releases for one row are left out; a unit of k rows
+        assumes that no person has more.
 
         Parameters
         ----------
         stream : str
-            Name of the stream.
         per : str or timedelta
             Length of the periods, such as "1mo", from midnight of the unit's zone.
 
         Returns
         -------
         dict of str to Budget
-            By beginning of the period; under None the loss of each other one, if releases without public times cost
-            any. Empty without a unit that has periods of at most this length.
+            By beginning of the period; under None the loss in any other one, by releases without public times. Empty
+            without a unit that has periods of at most this length.
 
         Raises
         ------
@@ -166,7 +168,7 @@ class Ledger:
             return _by_period(state, asked, str(_length(per)))
 
     def report(self, stream: str | None = None) -> str:
-        """Cost of each stream, budget left, and a person's loss in a year, as text."""
+        """State each stream's cost and budget left, and a person's loss in the worst year."""
         asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             names = state.streams() if asked is None else [asked]
@@ -188,30 +190,30 @@ class Ledger:
                 yield f"  per {length}{said}, which does not renew: no unit has periods so short"
 
     def entries(self, stream: str | None = None) -> list[Entry]:
-        """Releases of a stream, or all, in order."""
+        """Releases of one stream or all, in order."""
         asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return state.entries(asked)
 
     @property
     def streams(self) -> list[str]:
-        """Sorted names of the streams with entries."""
+        """Sorted names of streams with entries."""
         with self._store.transaction(write=False) as state:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, seal and total; other calls check the sums that they read.
+        """Check every line, seal and sum; other calls check the sums that they read.
 
         Parameters
         ----------
         head : str, optional
-            A seal (its first 16 digits or more) of an earlier call, whose line must still be there; without it
-            missing last lines are not detected.
+            The last seal of an earlier call, 16 digits or more, which must still be there; without it missing last
+            lines are not detected.
 
         Raises
         ------
         StateError
-            Naming the wrong line or table, or if no line has the seal.
+            Names the wrong line or table; if no line has the seal.
         """
         if head is not None and len(Text(64).check("head", head)) < 16:
             raise refusal("head", head, "a seal, 16 to 64 hexadecimal digits")
@@ -228,12 +230,12 @@ class Ledger:
         mechanism: object = None,
         note: str = "",
     ) -> Entry:
-        """Record a release, before it happens: reserved and committed in one line.
+        """Record a release, before it happens, as spent.
 
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            A publisher's ``guarantee``, parameters and fingerprint are recorded; without ``noise_fingerprint`` it is
+            Of a publisher ``guarantee``, parameters and ``noise_fingerprint`` are recorded; without the last it is
             refused.  A simulation costs nothing.
         stream : str
             Name of the stream, which has the budget.
@@ -253,10 +255,9 @@ class Ledger:
         BudgetError
             Beyond a limit, or if an earlier entry has the publisher's noise (:meth:`resume`).
         ParameterError
-            For arguments that are not accepted, or a unit that does not compose with the stream's
-            (``docs/ledger.md``).
+            For another argument, or a unit that does not compose with the stream's (``docs/ledger.md``).
         StateError
-            If the file is damaged, locked or cannot be written.  Nothing is recorded in any case.
+            If the file is damaged, locked or not writable.  No error records anything.
         """
         return self._enter("spend", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note)
 
@@ -279,8 +280,8 @@ class Ledger:
         Parameters
         ----------
         cancel_on : tuple of exception classes
-            If the block raises one of these, nothing was released and the budget is free again.  They must not depend
-            on the data: :class:`fastdp.errors.DataError` and its bases are refused.
+            If the block raises one of these, the budget is free again.  They must not depend on the data:
+            :class:`fastdp.errors.DataError` and its bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`.
         """
@@ -299,17 +300,17 @@ class Ledger:
         return Reservation(self, made, cancel_on)
 
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
-        """Continue a release that was reserved but never ended, for example after a crash.
+        """Continue a release that was reserved but never ended, such as after a crash.
 
-        Nothing is spent: the publisher gives the same values the same noise; other values would reveal their
-        difference, undetected.  No error frees the budget.
+        Nothing is spent: equal values get equal noise.  Other values reveal their difference, undetected.  No error
+        frees the budget.
 
         Parameters
         ----------
         number : int
             The entry's ``id``.
         publisher : publisher
-            With the reserved one's key and composition, before its first value.
+            With the key and composition of the reserved one, before its first value.
 
         Raises
         ------
@@ -339,15 +340,15 @@ class Ledger:
         per: Duration | None = None,
         note: str = "",
     ) -> None:
-        """Record a limit for one stream, or for all without their own; the last one recorded holds.
+        """Record a limit for one stream, or for all without their own; the last one holds.
 
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Omitted: unchanged, or for a stream without its own, the general one.  A limit below the
+            None: no limit.  Omitted: unchanged, or the general one for a stream without its own.  A limit below the
             spent amount refuses all further releases.
         stream : str, optional
-            Name of the stream; None for all.
+            None for all.
         per : str or timedelta, optional
             The limit holds for a person with all their rows in each calendar period of this length ("1mo") of the
             data's time.  A release without public start and stop counts in every period; a unit without periods, or
@@ -459,7 +460,7 @@ def _length(per: Duration | None) -> str | None:
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
-    """The tightest of a stream's limits: for ever, and for each length of a period."""
+    """Tightest of a stream's limits, in all and per period."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 
@@ -510,7 +511,7 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
 
 
 class Reservation:
-    """Sets budget aside for one release, ``entry``; see :meth:`Ledger.reserve`.
+    """Sets budget aside for one release, ``entry``, by :meth:`Ledger.reserve`.
 
     Examples
     --------
@@ -531,16 +532,13 @@ class Reservation:
         self.entry = made
 
     def commit(self, stop: int | None = None) -> Entry:
-        """Record that the release has happened; from here on no error frees the budget.
-
-        `stop`, within the reservation: positions from there on were not read.
-        """
+        """Record that the release has happened, and positions from `stop` on were not read."""
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 
     def cancel(self) -> Entry:
-        """Record that nothing was or will be released; the budget is free."""
+        """Record that nothing was or will be released, which frees the budget."""
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 

@@ -1,9 +1,9 @@
-"""Exact sums of the costs of a stream's releases, in SQL tables, their composition, and the budget left.
+"""Exact sums of a stream's costs, their composition, and the budget left (``docs/privacy.md``, section 3).
 
 A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
 least by sum, by rhos at the summed delta, and by Renyi divergences.
 
-Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 3.
+Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets).
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ def _fits(spent: Fraction | float, limit: float) -> bool:
 
 
 def written(amount: float) -> Fraction:
-    """Shortest decimal that reads back as this float, exactly."""
+    """Shortest decimal that reads back as this float."""
     return Fraction(repr(amount))
 
 
 def multiple(kind: Kind, weaker: Kind) -> int | None:
-    """Number of changes of unit `kind` that together make any change of unit `weaker`; None if no number does."""
+    """Number of changes of unit `kind` that make any change of unit `weaker`, or None."""
     if kind == weaker or kind.rows is None or weaker.rows is None:
         return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
     return kind.rows.times(weaker.rows)
 
 
 def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
-    """Weakest of these units; ParameterError if there is none."""
+    """Weakest of these units; else ParameterError."""
     units = sorted(set(kinds), key=str)
     for weakest in units:
         if all(multiple(kind, weakest) for kind in units):
@@ -111,7 +111,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def of_changes(changes: int, epsilon: int, delta: int) -> int:
-    """Delta after `changes` changes in turn, each of `epsilon` and `delta`; all in units of 1 / UNIT."""
+    """Delta after `changes` changes of `epsilon` and `delta` each, in units of 1 / UNIT."""
     # delta (1 + e^eps + ... + e^((m - 1) eps)), of which the last term is the largest.
     if changes == 1 or not delta:
         return delta
@@ -119,7 +119,7 @@ def of_changes(changes: int, epsilon: int, delta: int) -> int:
 
 
 def alone(guarantee: Guarantee) -> Loss:
-    """Privacy loss of one release by itself, exactly."""
+    """Exact privacy loss of one release."""
     if math.isinf(guarantee.epsilon):
         return Loss(math.inf, Fraction(guarantee.delta))
     epsilon, delta, _ = cost(guarantee.epsilon, guarantee.delta, guarantee.numeric_distance)
@@ -127,7 +127,7 @@ def alone(guarantee: Guarantee) -> Loss:
 
 
 def rho_of(guarantee: Guarantee) -> int:
-    """Rho of a release, in units of 1 / UNIT; NO_RHO if none."""
+    """Rho of a release, in units of 1 / UNIT, or NO_RHO."""
     claimed = math.isfinite(guarantee.rho)
     if guarantee.numeric_distance or (not claimed and (guarantee.delta or guarantee.epsilon > MAX_EXPONENT)):
         return NO_RHO
@@ -153,9 +153,9 @@ def rounded(loss: Loss) -> Budget:
 
 
 def budget_left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budget:
-    """Cost allowed to a further release, rounded down; 0 beyond the limit.
+    """Cost allowed to a release that counts `changes` times, rounded down; 0 beyond the limit.
 
-    `spent`, `met`: cost of the stream's worst element, and of the new release's; `changes`: how often it counts.
+    `spent`, `met`: costs so far of the stream's worst element, and of the new release's.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
@@ -163,7 +163,7 @@ def budget_left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budg
 
 
 def _rest(limit: float, met: Fraction | float, changes: int) -> float:
-    """The largest loss that fits `changes` times into what the `met` losses leave of `limit`."""
+    """Largest loss that fits `changes` times into `limit` less `met`."""
     if math.isinf(limit) or met >= limit:
         return limit if math.isinf(limit) else 0.0
     exact = (written(limit) - Fraction(met)) / changes
@@ -172,7 +172,7 @@ def _rest(limit: float, met: Fraction | float, changes: int) -> float:
 
 
 def float_above(amount: Fraction | float) -> float:
-    """Least float found whose shortest decimal is at least `amount`."""
+    """Float whose shortest decimal is at least `amount`, and next to it."""
     try:
         nearest = float(amount)
     except OverflowError:
@@ -204,13 +204,13 @@ _ABOVE = 1.0 + 2.0**-40
 
 
 def size_class(epsilon: float) -> int:
-    """Number of the size class of a pure loss, the same on all machines."""
+    """Number of a pure loss's size class, equal on all machines."""
     mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
     return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
 
 
 def largest(index: int) -> float:
-    """Largest loss in a size class, which stands for all in it."""
+    """Largest loss in a size class."""
     exponent, rest = divmod(index, CLASSES)
     return math.ldexp((CLASSES + rest) / (2 * CLASSES), exponent)
 
@@ -227,7 +227,7 @@ def pure_divergence(epsilon: float, order: float) -> float:
 
 
 def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
-    """Epsilon of these releases together at `delta`, by divergences of one order.
+    """Epsilon at `delta` of all releases, by divergences of one order.
 
     `pure`: largest loss and sum of each class; `rho`: sum of the others.
     """
@@ -240,7 +240,7 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
 
 @lru_cache(maxsize=256)
 def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Public orders for a limit: best for rhos that use all, a half or a quarter of it."""
+    """Public orders for a limit, best for rhos that use all, half or a quarter of it."""
     fractions = (epsilon, epsilon / 2.0, epsilon / 4.0)
     return tuple(zcdp_order(max(zcdp_rho(fraction, delta), 2.0**-1000), fraction) for fraction in fractions)
 
@@ -275,7 +275,7 @@ _LOOKED_AT = 400
 
 
 class Region(NamedTuple):
-    """Elements that a release reads: positions, or instants of a column and zone."""
+    """Elements that a release reads: positions, or instants of a column in a zone."""
 
     part: str | None = None
     start: int | None = None
@@ -308,7 +308,7 @@ EVERYWHERE = Region()
 class Account:
     """Exact sums of releases for one unit, without times or by one column and zone.
 
-    In the file its row has a seal over its fields and the seal of the last line that changed it.
+    Its row has a seal over its fields and over the seal of the last line that changed it.
     """
 
     id: int
@@ -327,7 +327,6 @@ class Account:
 
     @property
     def period(self) -> Period | None:
-        """Periods of the unit."""
         return None if self.kind.rows is None else self.kind.rows.period
 
     def encoded(self) -> str:
@@ -336,7 +335,7 @@ class Account:
 
     @classmethod
     def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
-        """Account of this number with these counts and sums."""
+        """Decode :meth:`encoded`."""
         fields = json.loads(text)
         sums = {int(measure): sums for measure, sums in fields.pop("sums").items()}
         return cls(number, kind, axis, sums=sums, **fields)
@@ -358,9 +357,9 @@ ZERO = _pack(0)
 
 
 class Odometer:
-    """The largest cost of each stream's releases to any one of its elements, or of a region's.
+    """Sums the cost of releases to any one element of a stream or region.
 
-    Releases on the full stream add up; of ranges, parts, times the largest sum counts; ranges without a label may
+    Releases of the full stream add up; of ranges, parts and times the largest sum counts; ranges without a label may
     meet any part.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
     weakest unit (:func:`multiple`).
     """
@@ -373,7 +372,7 @@ class Odometer:
         self.line = 0, b""
 
     def add(self, entry: Entry, times: int = 1) -> None:
-        """Add a release to the sums, or with `times` = -1 remove it."""
+        """Add a release to the sums, or remove it by `times` = -1."""
         said, region = entry.guarantee, Region.of(entry)
         key = entry.stream, json.dumps(entry.kind), region.axis
         same = (each for each in self._read(entry.stream) if (each.kind, each.axis) == (entry.kind, region.axis))
@@ -410,7 +409,7 @@ class Odometer:
             account.their_delta += times * int(written(said.delta) * UNIT)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> int:
-        """Add to the sums of a region's positions; return the highest of all sums in its scope."""
+        """Add to the sums of a region; return the highest sum in its scope."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, END if region.stop is None else region.stop
         before = f"SELECT sum FROM level WHERE {_KEY} AND start < ?5 ORDER BY start DESC LIMIT 1"
@@ -428,7 +427,7 @@ class Odometer:
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
         """Cost of a stream's releases; ParameterError if units do not compose.
 
-        A limit fixes the orders of divergences: the best ones could depend on outputs.
+        A limit fixes the orders of divergences, because the best ones could depend on outputs.
         """
         accounts = self._accounts(stream)
         kinds = {account.kind for account in accounts}
@@ -471,7 +470,7 @@ class Odometer:
     # Calendar periods of the data's time, and the whole person.
 
     def renewal(self, stream: str, length: str) -> Period | None:
-        """Periods of this length, if a unit has none longer; else None."""
+        """Periods of this length if a unit's are at most as long, else None."""
         for account in self._accounts(stream):
             unit = account.period
             if unit is not None and unit.size <= (per := Period.of(length, unit.time_zone)).size:
@@ -490,7 +489,7 @@ class Odometer:
         return numbers
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
-        """Numbers of the periods that overlap a region; of a region without times, the costliest periods of all."""
+        """Numbers of the periods that a region overlaps; without times, those that may cost most."""
         if region.axis:
             return _numbers(per, region.start or 0, region.stop or 0)
         return self.released(stream, per) | self.fullest(stream, per)
@@ -499,7 +498,7 @@ class Odometer:
         return {_fullest(account.period, per) for account in self._renewed(stream, per) if account.period}
 
     def changes(self, stream: str, per: Period, number: int, region: Region) -> int:
-        """Number of a unit's periods that a region has in this period."""
+        """Largest number of a unit's periods inside a region and this period."""
         start, stop = per.edge(number), per.edge(number + 1)
         if region.axis:
             start, stop = max(start, region.start or 0), min(stop, region.stop or 0)
@@ -510,14 +509,14 @@ class Odometer:
         return [a for a in self._accounts(stream) if a.period is not None and a.period.size <= per.size]
 
     def of_person(self, stream: str, per: Period, number: int) -> Loss:
-        """Cost to a person, all of whose rows in one period change; releases for one row are left out.
+        """Cost to a person, all of whose rows in one period change, without releases for one row.
 
         ParameterError for a unit whose periods cross this one's ends.
         """
         return self.of_person_by_period(stream, per, [number])[number]
 
     def of_person_by_period(self, stream: str, per: Period, numbers: Collection[int]) -> dict[int, Loss]:
-        """Costs as :meth:`of_person`, for which each sum is read once."""
+        """Costs by :meth:`of_person`; each sum is read once."""
         accounts = self._accounts(stream)
         timed = [a for a in accounts if a.axis and a.period is not None and a.period.size <= per.size]
         over = {account.id: self._over(account, per, sorted(numbers)) for account in timed}
@@ -564,7 +563,7 @@ class Odometer:
         return _by_rho(loss, rho)[0] if delta else loss
 
     def _over(self, account: Account, per: Period, numbers: list[int]) -> dict[int, list[int]]:
-        """Sums of epsilon, SPAN_DELTA and SPAN_RHO over the unit's periods in each of these, in order."""
+        """Sums of EPSILON, SPAN_DELTA and SPAN_RHO over the unit's periods in each of these."""
         assert account.period is not None  # noqa: S101 - the caller has looked
         unit_of, found = cache(account.period.number), {number: [0, 0, 0] for number in numbers}
         ends = [(number, per.edge(number), per.edge(number + 1)) for number in numbers]
@@ -582,19 +581,19 @@ class Odometer:
         return found
 
     def _steps(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
-        """Levels that differ from the one before."""
+        """Levels that differ from the previous one."""
         runs = itertools.groupby(self._packed(key, start, stop), itemgetter(1))
         return [(next(run)[0], _unpack(level)) for level, run in runs]
 
     def _packed(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, bytes]]:
-        """Sums between two edges, each from its position on."""
+        """Sums between two edges, each with its first position."""
         return self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
 
     def _accounts(self, stream: str) -> list[Account]:
         return [account for account in self._read(stream) if account.releases]
 
     def _read(self, stream: str) -> list[Account]:
-        """Accounts of a stream; StateError if one was altered, or is of before the stream's last entry."""
+        """Accounts of a stream; StateError if one was altered or is too old."""
         if stream in self._known:
             return self._known[stream]
         asked = "SELECT account.id, kind, axis, line, sums, mac, coalesce(seal, x'') FROM account LEFT JOIN line "
@@ -624,7 +623,7 @@ class Odometer:
         return sum(sums) - sums[asked] + (_unpack(found) if found else 0)
 
     def guarantee(self, stream: str) -> Guarantee:
-        """Guarantee of a stream's releases together, rounded up; ``"local"`` only if all are."""
+        """Guarantee of all releases of a stream, rounded up; local if all are."""
         accounts = self._accounts(stream)
         common = common_kind((account.kind for account in accounts), stream)
         total = self.total(stream)
@@ -656,7 +655,7 @@ class Odometer:
 
 @lru_cache(maxsize=256)
 def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
-    """Cost of a release with a finite epsilon, by measure; measures of cost 0 are left out."""
+    """Costs above 0 of a release with a finite epsilon, by measure."""
     rows = said.rows
     amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
     if kind not in ELEMENTS and (rows is None or rows.who is None):

@@ -60,12 +60,12 @@ def in_wal(db: sqlite3.Connection) -> bool:
 
 
 def set_mark(db: sqlite3.Connection, number: int, *, is_open: bool) -> None:
-    """Write on the first page that line `number` is the last, and if newer ones may be in the -wal."""
+    """Mark line `number` as the last; `is_open`: newer lines may be in the -wal."""
     db.execute(f"PRAGMA user_version = {-1 - number if is_open else number}")
 
 
 class LedgerState:
-    """An open ledger's tables, in a transaction; an open cursor in a traceback would hold a lock."""
+    """An open ledger's tables, in a transaction."""
 
     def __init__(self, db: sqlite3.Connection, mac: Mac, *, is_open: bool = False) -> None:
         self.db, self.mac, self._is_open = db, mac, is_open
@@ -76,7 +76,7 @@ class LedgerState:
         self.last: tuple[int, bytes] = db.execute(asked).fetchone() or (-1, b"")
 
     def append(self, body: Json, entry: Entry | None = None) -> Entry | None:
-        """Add a line; return the release that it enters or ends, `entry`, as it is then."""
+        """Add a line; return the release that it enters or ends, as changed."""
         number, before = self.last
         line = {**body, "id": number + 1, "time": now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
@@ -93,9 +93,9 @@ class LedgerState:
         self.last = self.odometer.line = number, seal
 
     def take(self, line: Json, entry: Entry | None = None) -> Entry | None:
-        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense.
+        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it is wrong.
 
-        `entry`: its release, if known; that of an end before it.
+        `entry`: its release, if known, as before the line.
         """
         kind = line["kind"]
         if kind in ENTERS:
@@ -144,10 +144,7 @@ class LedgerState:
         return [_read(*row) for row in self.db.execute(asked, values).fetchall()]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
-        """Release that shares noise with this fingerprint: number and stream; None without one.
-
-        A fleet's has a star for a stream's digits.
-        """
+        """Number and stream of a release with this noise, or None; a fleet's fingerprint ends with a star."""
         machine, _, stream = fingerprint.partition(":")
         # A search of the index: GLOB would be compiled again for each pattern.
         which = "BETWEEN ? || ':' AND ? || ';'" if stream == "*" else "IN (?, ? || ':*')"
@@ -160,7 +157,7 @@ class LedgerState:
         return sorted(stream for (stream,) in rows)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
-        """Limit of a stream, in all or for a period: its own amounts, else the general ones."""
+        """Limit of a stream, in all or per period: its own amounts, else the general ones."""
         asked = "SELECT stream, epsilon, delta FROM limits WHERE stream IN (?, '') AND per = ?"
         rows = self.db.execute(asked, (stream or "", per or "")).fetchall()
         by_stream = {name: amounts for name, *amounts in rows}
@@ -189,7 +186,7 @@ def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
 
 
 def ending(reserved: Entry, stop: object) -> int | None:
-    """End of a finished release: `stop`, if within the reservation, or the reserved end for None."""
+    """End of a finished release: `stop` within the reservation, or the reserved end for None."""
     if stop is None:
         return reserved.stop
     if reserved.start is None:
@@ -198,7 +195,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
 
 
 def budget(**named: float | None) -> Budget:
-    """Limit made of two named amounts, epsilon and delta; None stands for no limit."""
+    """Limit of two named amounts, epsilon and delta; None is no limit."""
     amounts = []
     for name, value in named.items():
         amount = math.inf if value is None else validation.real(name, value)
@@ -212,12 +209,12 @@ def budget(**named: float | None) -> Budget:
 
 
 def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
-    """Seal of a line after the seal `before`, from its text without the last bracket."""
+    """Seal of a line after the seal `before`."""
     return mac(before + text[:-1])
 
 
 def sealing(key: Key | None, name: str) -> Mac:
-    """The function that seals a line: SHA-256, or HMAC-SHA-256 under this ledger's key."""
+    """Function that seals a line: SHA-256, or HMAC-SHA-256 under this ledger's key."""
     if key is None:
         return lambda message: hashlib.sha256(message).digest()
     secret = key.derive("ledger", name).reveal()
@@ -225,7 +222,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """Rebuild a ledger in memory from its lines; StateError, naming a line, if they were changed."""
+    """Rebuild a ledger in memory from its lines; StateError names a changed line."""
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
@@ -253,7 +250,7 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
 
 
 def header(row: Row, key: Key | None, name: str) -> Mac:
-    """Sealing function after this first line; StateError for another line or key."""
+    """Sealing function of a ledger with this first line; else StateError."""
     _, text, seal = row
     said = _parsed(text, name, 0)
     if said.get("fastdp_ledger") != FORMAT:

@@ -1,4 +1,4 @@
-"""The local model: each user turns one value into one report, private by itself (ToPS section 4, Appendix E).
+"""The local model: each user sends one report, private by itself (ToPS section 4).
 
 Names load on first use: a client needs NumPy and the standard library only.
 """

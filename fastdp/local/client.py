@@ -1,4 +1,4 @@
-"""A user's device in ToPL (ToPS section 4); it needs NumPy and the standard library only."""
+"""A user's device in ToPL (ToPS section 4)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Announcement:
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
 
     def to_text(self) -> str:
-        """One line of JSON, for :meth:`from_text`."""
+        """Return one line of JSON."""
         m = self.mechanism
         named = {"mechanism": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
         return json.dumps({"fastdp": VERSION, **named})
 
     @classmethod
     def from_text(cls, text: object) -> Announcement:
-        """Announcement of :meth:`to_text`; DataError for another text or version."""
+        """Read the line of :meth:`to_text`; DataError for any other text."""
         # Not shown: it may be the user's value, passed as the announcement.
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
@@ -69,14 +69,14 @@ class Announcement:
 
 @dataclass(frozen=True)
 class ClientState:
-    """Number of reports made (0 or 1), and the message that a replay repeats."""
+    """Number of reports made (0 or 1), and the message to repeat."""
 
     n_seen: Annotated[int, Whole(0, 1)] = 0
     message: bytes | None = None
 
 
 class Asked(NamedTuple):
-    """One announcement, the user's value, and the source of the random word."""
+    """A batch: mechanism, the user's value, source of the random word."""
 
     mechanism: Mechanism
     value: float
@@ -120,12 +120,12 @@ class Client(Publisher[ClientState]):
     Parameters
     ----------
     epsilon : float
-        The largest privacy loss that this user accepts; a server that asks for more gets no report.
+        Largest privacy loss that this user accepts; a server that asks for more gets no report.
 
     Notes
     -----
-    Privacy: the report is epsilon-DP in the local model, exactly.  A client makes one report and cannot be copied;
-    loaded with ``replay=True`` from a kept file it repeats the message for the same value.
+    Privacy: the report is exactly epsilon-DP in the local model.  A client reports once and cannot be copied; loaded
+    with ``replay=True`` it repeats the message for the same value.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class Client(Publisher[ClientState]):
 
     @property
     def epsilon(self) -> float:
-        """The largest privacy loss that this user accepts."""
+        """Largest privacy loss that this user accepts."""
         epsilon: float = self._machine.epsilon
         return epsilon
 
@@ -160,7 +160,7 @@ class Client(Publisher[ClientState]):
         stream: int = 0,
         start: int = 0,
     ) -> bytes:
-        """Return the message with this user's report, for :meth:`fastdp.ToPLServer.receive`.
+        """Return the user's report as a message for :meth:`fastdp.ToPLServer.receive`.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Client(Publisher[ClientState]):
         value : float
             Clipped to the announced domain.
         seed, stream, start
-            For simulations; by default the word is the operating system's.
+            Of the random word, in simulations; by default the operating system's.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Client(Publisher[ClientState]):
         ParameterError
             If the server asks for too much epsilon.
         DataError
-            If value or announcement are not accepted.
+            For another value or announcement.
         """
         if not column.is_number(value):
             raise DataError(f"value is a {type(value).__name__}: expected one number, the user's own")

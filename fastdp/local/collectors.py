@@ -1,7 +1,6 @@
-"""The server's side of the local model (ToPS section 4, Appendix E): collectors, which add up reports as integers.
+"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E).
 
-:class:`HistogramCollector` counts square-wave reports, :class:`SumCollector` adds up reports for means.  Senders are
-not trusted: malformed messages, and reports that no mechanism makes, are counted and left out.
+Senders are not trusted: malformed messages and impossible reports are counted and left out.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ M = TypeVar("M", bound=Mechanism)
 
 @dataclass(frozen=True)
 class Refused:
-    """Counts what was left out: ``reports`` the mechanism cannot make, ``messages`` malformed or of another one."""
+    """Counts refused input: ``reports`` out of range, ``messages`` malformed or for another mechanism."""
 
     reports: Annotated[int, COUNT] = 0
     messages: Annotated[int, COUNT] = 0
@@ -72,7 +71,7 @@ NONE_REFUSED = Refused()
 
 
 def as_fingerprint_inputs(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
-    """Convert the input of a fingerprint to bytes, or floats."""
+    """Convert raw input to bytes or floats."""
     return tuple(
         bytes(entry) if isinstance(entry, (bytes, bytearray, memoryview)) else np.asarray(entry, np.float64)
         for entry in raw
@@ -80,12 +79,12 @@ def as_fingerprint_inputs(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
 
 
 def as_most_reports(most_reports: object) -> int | None:
-    """Check the limit of reports per message; else ParameterError."""
+    """Check the limit of reports per message."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
 class Counted(NamedTuple):
-    """A batch: reports in range with their slots, how many were refused, and the input of its fingerprint."""
+    """A batch: reports in range with their slots, refused counts, input of the fingerprint."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -95,7 +94,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums, and reports that are recorded but not yet added: :meth:`CollectorMachine.finish` adds them in place."""
+    """Totals, refused counts, and pending reports, which :meth:`CollectorMachine.finish` adds."""
 
     totals: Annotated[Integers, LIKE_START]
     refused: Refused = NONE_REFUSED
@@ -104,7 +103,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class CollectorMachine(Machine[Tally], Generic[M]):
-    """Collector as a machine: reports in range are counted by slot."""
+    """Transition function of :class:`Collector`."""
 
     PARTS: ClassVar[codec.Parts] = MECHANISMS
     mechanism: M
@@ -124,13 +123,13 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls, none of Python code, that add reports in place, uninterrupted."""
+        """Calls of compiled code that add reports in place."""
 
     def start(self, key: Key) -> Tally:
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
-        """Check and count a batch: reports, and a slot for all or one for each."""
+        """Check reports, and one slot for all or for each."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
@@ -206,7 +205,7 @@ K = TypeVar("K", bound=CollectorMachine[Any])
 
 
 class Collector(Publisher[Tally], Generic[K]):
-    """Publisher that collects reports."""
+    """Collects reports."""
 
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
@@ -225,47 +224,46 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def refused(self) -> Refused:
-        """Numbers left out."""
+        """Numbers of reports and messages left out."""
         return self._state.refused
 
     @property
     def n_reports(self) -> int:
-        """Number of reports, without refused ones."""
+        """Number of reports in range."""
         return self._machine.n_reports(self._state)
 
     @property
     def fingerprint(self) -> bytes:
-        """Mechanism, totals and refused counts as bytes, for fingerprints."""
+        """Mechanism, totals and refused counts as bytes."""
         return repr((self._machine, self.refused)).encode() + self.totals.tobytes()
 
     @single_caller
     def add(self, reports: int | NumberColumn, slot: int | NumberColumn = 0) -> int:
-        """Collect reports of the announced mechanism; returns the number in range.
+        """Collect reports; return the number in range.
 
         Parameters
         ----------
         reports : int, or one column of them
-            Those out of range are counted in ``refused.reports``.
+            Reports out of range are counted in ``refused.reports``.
         slot : int or int[n]
-            Slots, in 0..slots - 1: one for all, or one per report.
+            In 0..slots - 1: one for all, or one per report.
         """
         count: int = self._call(self._machine.read(reports, slot))
         return count
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
-        """Collect a buffer of messages (:func:`fastdp.local.encode`); returns the number of reports in range.
+        """Collect a buffer of messages (:func:`fastdp.local.encode`); return the number of reports in range.
 
-        A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
-        mechanism, epsilon or domain is counted and skipped.  All reports belong to `slot`; a message of more
-        than `most_reports` is refused.
+        ``refused.messages`` counts messages of another mechanism, epsilon or domain, messages of more than
+        `most_reports`, and a malformed one, which ends the buffer.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
 
     def merge(self, *others: Self) -> Self:
-        """Return a collector with the reports of this one and of `others`; ParameterError for another kind."""
+        """Return a collector with the reports of all; ParameterError for another kind."""
         for other in others:
             if type(other) is not type(self) or other._machine != self._machine:
                 raise ParameterError(
@@ -282,7 +280,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
 @record
 class HistogramMachine(CollectorMachine[SquareWave]):
-    """Machine that counts square-wave reports by cell."""
+    """Counts square-wave reports by cell."""
 
     rule: ClassVar[int] = 1
 
@@ -310,7 +308,7 @@ class HistogramMachine(CollectorMachine[SquareWave]):
 
 
 class HistogramCollector(Collector[HistogramMachine]):
-    """Counts square-wave reports in the cells from which the distribution is estimated.
+    """Counts square-wave reports by cell, to estimate the distribution of values.
 
     Parameters
     ----------
@@ -342,14 +340,14 @@ class HistogramCollector(Collector[HistogramMachine]):
     def estimate(
         self, method: Method = "em", bins: int | None = None, **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Distribution of the values, by default of as many bins as cells; see :meth:`SquareWave.estimate_counts`."""
+        """Estimate the distribution, by default with :attr:`bins` bins; see :meth:`SquareWave.estimate_counts`."""
         wanted = self.bins if bins is None else bins
         return self._machine.mechanism.estimate_counts(self.totals, wanted, method, **options)
 
 
 @record
 class SumMachine(CollectorMachine[MeanMechanism]):
-    """Machine that adds up reports by slot and term of the estimator."""
+    """Adds up reports by slot and term of the estimator."""
 
     rule: ClassVar[int] = 1
 
@@ -386,14 +384,14 @@ class SumMachine(CollectorMachine[MeanMechanism]):
 
 
 class SumCollector(Collector[SumMachine]):
-    """Adds up reports of means by slot: sums over ranges of slots with their errors.
+    """Adds up reports of a mean mechanism by slot.
 
     Parameters
     ----------
     mechanism : StochasticRounding, Piecewise or Hybrid
         Announced to the clients.
     slots : int
-        Number of slots, such as hours or regions, to one of which each report belongs.
+        Number of slots, such as hours or regions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Distribution of the values, estimated from square-wave reports at no privacy cost.
+"""Estimate the distribution of values from square-wave reports: post-processing.
 
 Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS).
 """
@@ -34,7 +34,7 @@ MAX_ITERATIONS = 10_000
 
 
 class EstimateOptions(TypedDict, total=False):
-    """Options of :func:`estimate` that control its iterations."""
+    """Options of :func:`estimate` for its iterations."""
 
     accelerate: bool
     max_iterations: int
@@ -48,21 +48,21 @@ class Distribution:
     Attributes
     ----------
     frequencies : float64[bins]
-        Relative frequencies of bins of equal width on the scale; read-only.
+        Of bins of equal width on the scale; read-only.
     low, high : float
         The domain, in units of the input.
     method : str
-        ``"em"`` or ``"ems"``, or later processing.
+        ``"em"`` or ``"ems"``, and any later processing.
     iterations, converged
-        EM steps, and if the last gained less than the tolerance.
+        EM steps; True if the last gained less than the tolerance.
     log_likelihood : float
         Natural logarithm of the reports' likelihood.
     n_reports : int
         Number of reports.
     scale : "linear" or "logarithmic"
-        Unit of the bins' width: the input's, or octaves of v / low.
+        Bins have equal widths in units of the input, or in octaves of v / low.
     reports : tuple or None
-        Distribution of a report and counts by cell, from which intervals follow.
+        Distribution of a report and counts by cell, for intervals.
     """
 
     frequencies: Floats
@@ -85,11 +85,11 @@ class Distribution:
 
     @property
     def edges(self) -> Floats:
-        """Edges of the bins: float64[bins + 1]."""
+        """Bin edges, float64[bins + 1]."""
         return self.divide(self.frequencies.size)
 
     def divide(self, count: int) -> Floats:
-        """Divide [low, high] evenly on the scale into `count` intervals: edges, float64[count + 1]."""
+        """Edges of `count` equal intervals on the scale, float64[count + 1]."""
         if self.scale == "linear":
             return np.linspace(self.low, self.high, count + 1)
         edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), count + 1))
@@ -102,7 +102,7 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """Smallest v with a fraction of at least q in [0, 1] up to it."""
+        """Smallest v with a share of at least q below it; q in [0, 1]."""
         fraction = validation.real("q", q)
         if not 0.0 <= fraction <= 1.0:
             raise refusal("q", q, "a share from 0 to 1")
@@ -114,7 +114,7 @@ class Distribution:
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
     def quantile_interval(self, q: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval for the true quantile, which holds as those of :meth:`interval` do."""
+        """Interval for the true quantile, under the conditions of :meth:`interval`."""
         likely, bounds = self.quantile(q), self._bounds()
         steps = np.array(bounds.quantile(validation.real("q", q), bounds.deviations(checked_confidence(confidence))))
         places = steps / bounds.atoms[-1]
@@ -125,27 +125,27 @@ class Distribution:
         return min(likely, float(ends[0])), min(self.high, max(likely, float(ends[1])))
 
     def sum(self, starts: Values, stops: Values) -> Floats:
-        """Estimated number of reports of values in each [start, stop); `high` is in a range that ends there."""
+        """Estimated numbers of values in ranges [start, stop); one that ends at `high` includes it."""
         first, last = _as_ranges(starts, stops)
         return self.n_reports * (self.tail(first) - self.tail(last))
 
     def interval(self, starts: Values, stops: Values, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """Intervals, (low, high), for the true numbers that :meth:`sum` estimates.
+        """Intervals (low, high) for the true answers of :meth:`sum`.
 
-        They allow for all distributions of values that agree with the reports, whatever the estimate assumes, and
-        need hundreds of reports, whose counts are close to normal.  Ends are rounded to 2^-20 of the scale.
+        They cover every distribution of values that agrees with the reports, not only the estimate's, and need
+        hundreds of reports.  Ends are rounded to 2^-20 of the scale.
 
         Parameters
         ----------
         starts, stops : float or float[q]
-            Ends of ranges, in units of the input.
+            In units of the input.
         confidence : float
             Above 0, at most 1 - 10^-9.
 
         Raises
         ------
         MissingError
-            For a distribution that was not estimated from reports.
+            If the distribution was not estimated from reports.
         """
         first, last = _as_ranges(starts, stops)
         likely, wanted = self.sum(first, last), checked_confidence(confidence)
@@ -158,7 +158,7 @@ class Distribution:
         return np.minimum(low * self.n_reports, likely)[()], np.maximum(high * self.n_reports, likely)[()]
 
     def _step_of(self, value: float) -> int:
-        """Step of a value that its user's mechanism reports from."""
+        """Grid step of a value."""
         top = self._reported[0].steps
         within = min(max(value, self.low), self.high)
         if self.scale == "linear":
@@ -172,7 +172,7 @@ class Distribution:
         return StrictBounds(window, cell_edges(window, counts.size), counts, *steps)
 
     def tail(self, theta: Values) -> Floats:
-        """Fraction of the distribution above each theta."""
+        """Share above each theta."""
         above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
         return above
 
@@ -217,7 +217,7 @@ def estimate(
     max_iterations: int = MAX_ITERATIONS,
     tolerance: float | None = None,
 ) -> Distribution:
-    """Estimate the distribution of the values from the reports' counts.
+    """Estimate the distribution of values from counts of reports.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def estimate(
     epsilon : float
         The reports'; sets EM's tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
-        Reports by output, or by cell of the outputs j with floor(j cells / M) = k.
+        Reports by output, or by cell k = floor(j cells / M) of outputs j.
     bins : int
         From 1 to D.
     method : "em" or "ems"
@@ -234,12 +234,12 @@ def estimate(
     low, high : float
         Values of grid steps 0 and D.
     accelerate, max_iterations, tolerance
-        SQUAREM for EM; limit of steps; log-likelihood gained by the last (1e-3 e^epsilon for EM, 1e-3 for EMS).
+        SQUAREM for EM; most steps; least gain of a step (by default 1e-3 e^epsilon for EM, 1e-3 for EMS).
 
     Raises
     ------
     DataError, ParameterError
-        If there are no reports, or the counts are not counts; for another argument.
+        If counts are not whole numbers of at least 0, or all 0; for another argument.
     """
     cells = validation.integer("bins", bins, 1, distribution.steps)
     validation.choice("method", method, get_args(Method))
@@ -282,12 +282,12 @@ def _checked_counts(output_counts: object, outputs: int) -> Integers:
 
 
 def cell_edges(distribution: WindowDistribution, cells: int) -> Integers:
-    """First outputs of the cells, and M: int64[cells + 1]."""
+    """First output of each cell, then M: int64[cells + 1]."""
     return -(-np.arange(cells + 1, dtype=np.int64) * distribution.outputs // cells)
 
 
 def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Counts of outputs added up by cell; those of cells unchanged."""
+    """Add up counts of outputs by cell; counts of cells are returned unchanged."""
     return (
         np.add.reduceat(counts, cell_edges(distribution, cells)[:-1])
         if counts.size == distribution.outputs
@@ -296,7 +296,7 @@ def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> 
 
 
 def transition(distribution: WindowDistribution, bins: int, counts: Integers) -> Reports:
-    """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki."""
+    """Counts by cell, with the transition matrix flat_k + peak_k F_ki."""
     from fastdp_kernels.local.square_wave_em import Reports
 
     return Reports(counts.astype(np.float64), *_transition(distribution, bins, counts.size))
@@ -324,7 +324,7 @@ def _transition(distribution: WindowDistribution, bins: int, cells: int) -> tupl
 
 
 def _band(rows: Integers, columns: Integers, low: int, high: int) -> Band:
-    """Band low <= y - t < high, not empty, between intervals with edges `rows` (y) and `columns` (t)."""
+    """Band low <= y - t < high between intervals with edges `rows` (y) and `columns` (t)."""
     from fastdp_kernels.local.band_matrix import Band
 
     n, c = rows.size - 1, columns.size - 1

@@ -1,4 +1,4 @@
-"""Reports on the wire, little-endian: header with version and parameters, reports in 1 to 3 bytes each, checksum."""
+"""Format of reports on the wire (docs/local.md)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """A decoded message of ``size`` bytes: unchecked reports; ``mechanism`` is None if another was expected."""
+    """A decoded message of ``size`` bytes, with unchecked reports; ``mechanism`` is None if another was expected."""
 
     mechanism: Mechanism | None
     reports: NDArray[np.int32]
@@ -47,7 +47,7 @@ class Message:
 
 
 def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
-    """Mechanism by its class name; else ParameterError."""
+    """Mechanism by class name; else ParameterError."""
     if name not in KINDS.values():
         raise refusal("mechanism", name, f"one of {', '.join(KINDS.values())}")
     mechanism: Mechanism = getattr(importlib.import_module("fastdp.local"), name)(epsilon, low, high)
@@ -65,7 +65,7 @@ def _width(mechanism: Mechanism) -> int:
 
 @spelled
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """Encode reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range.
+    """Encode reports as a message of 39 bytes plus 1 to 3 a report; DataError if one is out of range.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _beginning(mechanism: Mechanism) -> bytes:
 
 
 def as_bytes(data: object) -> memoryview:
-    """Bytes of a buffer; DataError if it is none."""
+    """Bytes of a buffer; else DataError."""
     try:
         return memoryview(cast("bytes", data)).cast("B")
     except (TypeError, ValueError):
@@ -108,12 +108,12 @@ def as_bytes(data: object) -> memoryview:
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
     """Decode the first message of a buffer.
 
-    With `expected`, the announced mechanism, a message of another one has ``mechanism`` None and costs little.
+    A message of another mechanism than `expected` has ``mechanism`` None.
 
     Raises
     ------
     DataError
-        If it is truncated, altered, of another version, or names an unknown mechanism or parameters.
+        If it is truncated, altered, of another version, or has an unknown mechanism or parameters.
 
     Examples
     --------
@@ -166,9 +166,9 @@ def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
 def read_messages(
     data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """Reports of all messages of a buffer, and the number of messages refused.
+    """Reports of all messages of a buffer, and the number of refused messages.
 
-    Ones of another mechanism or more than `most_reports` are skipped; a malformed one ends the buffer.
+    Messages of another mechanism or of more than `most_reports` are skipped; a malformed one ends the buffer.
     """
     view = as_bytes(data)
     accepted: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
@@ -199,7 +199,7 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """Return the first messages, at most `most`, with this header and size and a valid checksum: uint8[n, size]."""
+    """First messages with this header, this size and a valid checksum, at most `most`: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

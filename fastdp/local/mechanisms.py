@@ -1,4 +1,4 @@
-"""Mechanisms of the local model: square waves for distributions, three for means (ToPL Appendix E)."""
+"""Mechanisms of the local model (ToPL Appendix E)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class WordOptions(TypedDict, total=False):
-    """Options of :meth:`Mechanism.perturb`: the source of random words."""
+    """Options of :meth:`Mechanism.perturb` for random words."""
 
     seed: int | str | None
     key: Key | bytes | None
@@ -63,7 +63,7 @@ class Mechanism(ABC):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        The public domain, to which values are clipped; high - low in [1e-140, 1e140].
+        Public domain, to which values are clipped; high - low in [1e-140, 1e140].
     """
 
     #: D: the grid has STEPS + 1 points.
@@ -135,7 +135,7 @@ class Mechanism(ABC):
         stream: int = 0,
         start: int | None = None,
     ) -> int | NDArray[np.int32]:
-        """Return a private report of each value: int or int32[n] in 0..n_outputs - 1; the client's side.
+        """Return a private report of each value, on the client: int or int32[n] in 0..n_outputs - 1.
 
         Parameters
         ----------
@@ -146,16 +146,16 @@ class Mechanism(ABC):
         key : Key or 32 bytes, optional
             The client's secret; by default words are the operating system's.
         stream : int
-            With a key: the number of the stream, below 2^40.
+            Number of the key's stream, below 2^40.
         start : int, optional
-            With a key, required: report i uses word start + i of 2^33; use each once.
+            Required with a key: report i uses word start + i of 2^33; use each word once.
 
         Raises
         ------
         DataError
-            If a value is not finite (with its index), or this is no column of real numbers.
+            If a value is not a finite real number (with its index).
         ParameterError
-            If another argument is not accepted.
+            For another argument.
         """
         source = Words(seed, key, self.WORD_LEVEL, stream, start, (self._words,))
         if columns.is_number(values):
@@ -225,14 +225,14 @@ class Mechanism(ABC):
 
 @record
 class MeanMechanism(Mechanism):
-    """Mechanism whose reports give unbiased estimates."""
+    """Makes reports with unbiased estimates."""
 
     @overload
     def estimate(self, reports: int) -> float: ...
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Unbiased estimates of the clipped values from their reports: float or float64[n]; the server's side."""
+        """Unbiased estimates of the clipped values, on the server: float or float64[n]."""
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
         return float(estimates[0]) if single else estimates
@@ -270,10 +270,8 @@ class MeanMechanism(Mechanism):
 
 
 def closeness(epsilon: float) -> Decimal:
-    """Half the window's length on [0, 1] (Appendix E.1): b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
-
-    Decimals: differences cancel.
-    """
+    """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps))."""
+    # In decimals, because differences cancel.
     with localcontext(CONTEXT):
         eps = Decimal(epsilon)
         power = eps.exp()
@@ -291,8 +289,8 @@ class SquareWave(Mechanism):
 
     Notes
     -----
-    Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for
-    low + (high - low) (j - w) / STEPS, no unbiased estimate.
+    The window has 2 w + 1 grid steps, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for low + (high -
+    low) (j - w) / STEPS, which is biased.
 
     Examples
     --------
@@ -314,12 +312,12 @@ class SquareWave(Mechanism):
         return window_distribution(self.epsilon, 2 * half + 1, self.STEPS)
 
     def estimate(self, reports: NumberColumn, bins: int = 1024, method: Method = "em") -> Distribution:
-        """Estimate the distribution of the values by expectation maximisation; the server's side.
+        """Estimate the distribution of values by expectation maximisation, on the server.
 
         Parameters
         ----------
         reports : one column of integers
-            From :meth:`perturb` of the same epsilon, low and high; else DataError.
+            From :meth:`perturb` of an equal mechanism; DataError if out of range.
         bins : int
             Cells of equal width over [low, high].
         method : "em" or "ems"
@@ -331,7 +329,7 @@ class SquareWave(Mechanism):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Estimate the distribution from counts; options as of :func:`fastdp.local.distribution.estimate`."""
+        """Estimate from counts; options as of :func:`fastdp.local.distribution.estimate`."""
         from fastdp.local.distribution import estimate
 
         distribution, low, high = self.distribution, self.low, self.high
@@ -339,13 +337,13 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Position e + (x / 2^e - 1) of a ratio x >= 2^e, 0 below 1; equal on every machine."""
+    """Position e + (x / 2^e - 1) of a ratio x in [2^e, 2^(e + 1)), 0 below 1."""
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
 
 
 def octaves(ratios: Floats) -> Floats:
-    """Positions of ratios, float64[n]; NaN stays NaN."""
+    """:func:`octave` of ratios, float64[n]; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
     return (exponents - 1) + (2.0 * mantissas - 1.0)
 
@@ -368,12 +366,12 @@ class LogSquareWave(SquareWave):
     epsilon
         As for :class:`Mechanism`.
     low, high : float
-        The public domain, 0 < low < high <= 2^256 low.
+        Public domain, 0 < 2 low <= high <= 2^256 low.
 
     Notes
     -----
     Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`.
-    Privacy: as :class:`SquareWave`, for any two steps.
+    Privacy: as :class:`SquareWave`.
 
     Examples
     --------
@@ -412,13 +410,13 @@ class LogSquareWave(SquareWave):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Estimate as :meth:`SquareWave.estimate_counts` does, on a logarithmic grid."""
+        """Estimate on the logarithmic scale."""
         return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 
 @record
 class StochasticRounding(MeanMechanism):
-    """Reports a bit whose probability grows linearly with the value (ToPL Appendix E.2; Duchi et al. 2018).
+    """Reports a bit that is 1 with a probability linear in the value (ToPL Appendix E.2; Duchi et al. 2018).
 
     Parameters
     ----------
@@ -480,7 +478,7 @@ ROUNDING_ONLY = 0.61
 
 @record
 class Hybrid(MeanMechanism):
-    """Mixes :class:`Piecewise`, with share alpha, and stochastic rounding (ToPL Appendix E.2; Wang et al. 2019).
+    """Mixes :class:`Piecewise` and :class:`StochasticRounding` (ToPL Appendix E.2; Wang et al. 2019).
 
     Parameters
     ----------
@@ -489,9 +487,9 @@ class Hybrid(MeanMechanism):
 
     Notes
     -----
-    alpha = 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14): ((e^eps + 1) /
-    (e^eps - 1))^2 up to 0.61, and above, for every v, 1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))], E
-    = e^(eps / 2).
+    Piecewise has share 1 - e^(-eps / 2) above epsilon 0.61, 0 below.  Worst variance on [-1, 1] (ToPL Eq. 14), E =
+    e^(eps / 2): ((e^eps + 1) / (e^eps - 1))^2 up to 0.61, 1/E [((e^eps + 1) / (e^eps - 1))^2 + (E + 3) / (3 (E - 1))]
+    for every v above.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Random words, and distributions of a report as integer weights: epsilon is an inequality of integers.
-
-One uniform word of ``total`` decides; two weights of an output differ by a factor of at most e^epsilon.
-"""
+"""Distributions of a report as integer weights out of ``total``: epsilon is an inequality of integers."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ MAX_START = 2**33
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of one call: report i uses word `start` + i of a stream of 2^33; a key needs `start`.
-
-    `level` separates mechanisms, `of` names mechanism and parameters.
-    """
+    """Random words of one call: report i uses word `start` + i of a stream; `of` names the mechanism."""
 
     seed: int | str | None
     key: Key | bytes | None
@@ -69,7 +63,7 @@ class Words:
         return [int(word) for block in self.blocks(count) for word in block]
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
-        """Yield words in chunks, uint64[<= CHUNK], in one buffer."""
+        """Yield words, uint64[<= CHUNK], in one buffer."""
         from fastdp.noise.key import Key
         from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 
@@ -126,10 +120,9 @@ def _sum_of_squares(n: int) -> Fraction:
 
 @dataclass(frozen=True)
 class WindowDistribution:
-    """Window of N = `near` likelier outputs that starts at x in 0..D (`steps`).
+    """Window of N = `near` likelier outputs from x on, x in 0..D (`steps`).
 
-    Words in order: `near_weight` for each output in the window, `far_weight` for each other; the left-over goes to
-    all outputs in turn.
+    Each output in the window has `near_weight` words, each other `far_weight`; left-over words go to all in turn.
     """
 
     PROOF: ClassVar[str] = (
@@ -192,7 +185,7 @@ class WindowDistribution:
         return (self.near_weight if inside else self.far_weight) + extra + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an unbiased estimate: a report's mean is affine in x."""
+        """Terms of the unbiased estimate: a report's mean is affine in x."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
@@ -216,7 +209,7 @@ class WindowDistribution:
 
 @lru_cache(maxsize=256)
 def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
-    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1 and the rest near."""
+    """Largest far weight b with N floor(b e^epsilon) + D b <= S, or b + 1 and the rest near."""
     ratio = exp_below(epsilon)
 
     def used(b: int) -> int:
@@ -234,10 +227,7 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
 
 @dataclass(frozen=True)
 class BitDistribution:
-    """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words of `total` give 1.
-
-    Both weights add up to `total`.
-    """
+    """One bit: low_weight + floor((high_weight - low_weight) x / D) words of `total` = low + high weight give 1."""
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
     outputs: ClassVar[int] = 2
@@ -293,7 +283,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """A coin decides: the first words draw from the window, the others the bit, whose outputs are the last two."""
+    """The first words draw from the window, the others the bit, whose outputs are the last two."""
 
     PROOF: ClassVar[str] = (
         "a coin that does not look at the value picks one of two distributions, each with ratios of at most e^epsilon"

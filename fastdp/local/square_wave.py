@@ -1,4 +1,4 @@
-"""Theta from square-wave reports of the hold-out: ToPL's optimiser (ToPS section 4.1, Eq. 8; variance Eq. 14)."""
+"""ToPL's optimiser chooses theta from square-wave reports of the hold-out (ToPS section 4.1, Eq. 8)."""
 
 from __future__ import annotations
 
@@ -34,20 +34,11 @@ PAPER_BINS = 1024
 def range_errors(
     distribution: Distribution, max_range: int, publish_epsilon: float, doubt: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Candidates for theta, and the expected squared error of a random range sum under each: two float64[k].
+    """Candidates for theta, each with its expected squared error of a random range sum: two float64[k].
 
-    The error is (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0).
-
-    Parameters
-    ----------
-    distribution : Distribution
-        Of the values, on [0, bound].  Candidates are the upper edges of bins, or of eighths on a logarithmic scale.
-    max_range : int
-        r.
-    publish_epsilon : float
-        Budget of the reports that theta clips.
-    doubt : float
-        Factor on the squared bias, for an uncertain tail.
+    The error is (r / 3) Var (theta / 2)^2 + `doubt` (r^2 / 6) bias^2, with r = `max_range`, bias the mean of max(v -
+    theta, 0), Var the worst of :class:`Hybrid` (Eq. 14).  Candidates are upper edges of bins, or of eighths of
+    logarithmic bins.
     """
     per_bin = 1 if distribution.scale == "linear" else CANDIDATES_A_BIN
     candidates = distribution.divide(per_bin * distribution.frequencies.size)[1:]
@@ -57,7 +48,7 @@ def range_errors(
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
-    """SW-W: cut `distribution` after its mode where five estimates in a row are below 0.01 % (of 1,024 bins)."""
+    """SW-W: cut the tail from five estimates in a row below 0.01 % (of 1,024 bins)."""
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
     finer = max(1.0, frequencies.size / PAPER_BINS)
@@ -107,7 +98,7 @@ GAIN, STRIDE = 1e-6, 10.0
 
 
 def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of converged free estimates from counts of the `client`'s reports, by output or cell."""
+    """Mean of free estimates from resampled counts of reports."""
     counts = in_cells(client.distribution, counts, bins)
     estimate = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
     generator, total = np.random.default_rng(SEED), estimate.frequencies.copy()
@@ -119,7 +110,7 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
 
 
 def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distribution:
-    """Cut bins off whose tail frequency is below 1.5 standard errors of one window's frequency."""
+    """Cut bins whose tail frequency is below 1.5 standard errors of one window's frequency."""
     far, near = (weight * reports.near / reports.total for weight in (reports.far_weight, reports.near_weight))
     error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
     frequencies = distribution.frequencies
@@ -130,7 +121,7 @@ def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distrib
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Geometric mean of log-concave estimates; the first bin, of zeros too, may have any frequency."""
+    """Geometric mean of log-concave estimates from resampled counts; the first bin, with the zeros, is free."""
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
     frequencies, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
@@ -157,7 +148,7 @@ def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """Most likely log-concave frequencies, float64[bins] (Fisher scoring); log-likelihood, steps, if converged."""
+    """Most likely log-concave frequencies by Fisher scoring, log-likelihood, steps, and True if converged."""
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
     bend: Floats = -np.diff(np.eye(bins), 2, axis=0)[1:]
@@ -218,28 +209,28 @@ MAX_BINS = 2**16
 
 @record
 class SquareWave:
-    """Chooses theta from the estimated distribution of the hold-out, whose values become square-wave reports.
+    """Chooses theta from square-wave reports of the hold-out.
 
     Parameters
     ----------
     report_epsilon : float, optional
         Privacy loss of a report; by default the task's epsilon.
     method : "sw-w", "sw" or "concave"
-        EM with its tail pruned; EMS; a log-concave estimate on the logarithmic scale.
+        EM with a pruned tail; EMS; a log-concave estimate, on the logarithmic scale only.
     publish_epsilon : float, optional
         Budget of the reports that theta clips; by default the task's.
     bins : int, optional
-        Bins of the estimate; by default 1,024, or 56 on the logarithmic scale (4 to 512 if "concave").
+        By default 1,024, or 56 on the logarithmic scale (4 to 512 if "concave").
     accelerate : bool
-        SQUAREM for EM: ten times faster, but SW-W ends the tail too early at peaks.  The logarithmic scale is always
-        accelerated.
+        SQUAREM for EM: ten times faster, but SW-W ends the tail too early at peaks.  The logarithmic scale always
+        uses it.
     scale : "linear" or "logarithmic"
-        Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
-        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/local.md``).
+        Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound], with
+        "concave", ToPL's default, or "sw-w": the mean of resampled estimates with the tail cut (``docs/local.md``).
 
     Notes
     -----
-    Privacy: each report is epsilon-DP, exactly, and theta is computed from reports only.
+    Privacy: each report is exactly epsilon-DP, and theta is computed from reports only.
     """
 
     report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
@@ -284,7 +275,7 @@ class SquareWave:
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
-        """Mechanism of the reports, on [0, bound]; ParameterError if theta could not be chosen."""
+        """Mechanism of the reports; ParameterError if theta could not be chosen."""
         LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
@@ -294,7 +285,7 @@ class SquareWave:
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
-        """Distribution of the values, from counts of reports."""
+        """Estimate the distribution of values from counts of reports."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
@@ -304,7 +295,7 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
-        """Theta in units of the input: an edge of the estimate's bins, or of their eighths."""
+        """Theta in units of the input."""
         doubt = DOUBT if self.method == "concave" else 1.0
         candidates, errors = range_errors(distribution, task.max_range, self._noise_epsilon(task), doubt)
         return float(candidates[int(errors.argmin())])

@@ -1,14 +1,14 @@
-"""Intervals for shares of values between two steps, from counts of window reports: no assumption about the values.
+"""Intervals for shares of values from counts of window reports, without assumptions about the values.
 
-Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992).  With counts y in m cells and
-expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over
-all p >= 0 with chi^2(p) <= min chi^2 + z^2.  Beside the truth the misfit falls by the noise's projection on a cone;
-on a face of k dimensions that is chi^2 of k degrees of freedom, so z^2 is its quantile at the dimensions of the fit.
-That is a rule, as the truth's face is not known: ``docs/local.md`` has measured coverage.  The normal quantile, z for
-one share alone, fails where p has few values (Burrus's conjecture, refuted by Batlle et al. 2023).
+Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992).  With counts y in cells and expected
+counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over all
+p >= 0 with chi^2(p) <= min chi^2 + z^2.  For a true p on a face of k dimensions, chi^2 falls by a chi^2 of k degrees
+of freedom; z^2 is its quantile at the fit's dimensions, because the true face is unknown: ``docs/local.md`` has the
+measured coverage.  The normal quantile fails where p has few values (Burrus's conjecture, refuted by Batlle et al.
+2023).
 
-Between two steps at which an end of the window passes a border of a cell, a report's distribution over cells is
-linear in the value.  So any distribution of values has the cells of one on these steps, the atoms: nothing is lost.
+A report's distribution over cells is linear in the value between two atoms: steps at which an end of the window
+passes a border of a cell.  So a distribution on atoms has the cells of any distribution of values.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CLOSE, TRIES = 0.02, 40
 
 
 class StrictBounds:
-    """Shares of values, each between its least and largest value that agrees with the counts."""
+    """Bounds shares of values by all distributions that agree with the counts."""
 
     def __init__(self, window: WindowDistribution, borders: Integers, counts: Integers, *steps: int) -> None:
-        """`borders`: first outputs of the cells of `counts`, and their end; `steps` become atoms too."""
+        """`borders`: first outputs of the cells of `counts`, and the end; `steps` become atoms too."""
         self.n, bins = int(counts.sum()), counts.size
         merged = np.arange((cells := min(bins, CELLS, max(8, self.n // REPORTS))) + 1) * bins // cells
         edges, observed = borders[merged], np.add.reduceat(counts, merged[:-1]).astype(np.float64)
@@ -55,12 +55,12 @@ class StrictBounds:
         self._least = self._misfit(self.best)
 
     def deviations(self, confidence: float) -> float:
-        """z: the truth has a misfit of at most z^2 more than the least with probability `confidence`."""
+        """z: the true misfit is at most z^2 above the least with probability `confidence`."""
         dimensions = max(1, int(np.count_nonzero(self.best)) - 1)
         return math.sqrt(float(special.chdtri(dimensions, 1.0 - confidence)))
 
     def largest(self, chosen: Floats, z: float) -> float:
-        """Largest `chosen` @ p of all p that agree; `chosen` has 0 or 1 for each atom."""
+        """Largest `chosen` @ p of all p that agree; `chosen` is 0 or 1 at each atom."""
         if not chosen.any():
             return 0.0
         at, weight = float(chosen @ self.best), AIMED * math.sqrt(self.n)
@@ -82,7 +82,7 @@ class StrictBounds:
         return min(1.0, at + above[0])
 
     def share(self, first: int, last: int, z: float) -> tuple[float, float]:
-        """Interval for the share of values whose steps are from `first` to `last`, both atoms."""
+        """Interval for the share of values with steps from `first` to `last`, both atoms."""
         # A value beside a border may count for the atom on it; ends of the domain have no other side.
         top = int(self.atoms[-1])
         inner = ((self.atoms > first) | (first <= 0)) & ((self.atoms < last) | (last >= top))
@@ -90,7 +90,7 @@ class StrictBounds:
         return max(0.0, 1.0 - self.largest((~inner).astype(np.float64), z)), self.largest(outer.astype(np.float64), z)
 
     def quantile(self, q: float, z: float) -> tuple[int, int]:
-        """Steps between which the quantile is: beyond them, no distribution that agrees has it."""
+        """Steps between which every distribution that agrees has its quantile."""
         atoms = self.atoms
         low, high = 0, atoms.size - 1
         while high - low > 1:

@@ -1,4 +1,4 @@
-"""ToPL: streams in the local model (ToPS, CCS 2021, section 4), as a server or with simulated users."""
+"""ToPL: streams in the local model (ToPS section 4), as a server or with simulated users."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GROWN, GROWN_ERRORS = 1.5, 4.0
 
 
 class Op(NamedTuple):
-    """A batch: the name of the call, its data, and the input of its fingerprint."""
+    """A batch: name of the call, data, input of the fingerprint."""
 
     name: str
     data: Any
@@ -107,7 +107,7 @@ class ServerMachine(Machine[ServerState]):
             )
         used = validation.integer("holdout", self.holdout, 1, 2**50) if rule.uses_holdout else 0
         put(self, threshold=rule, holdout=used)
-        # What the second group could not use is refused before the first one reports.
+        # Parameters that the second group could not use are refused before the first group reports.
         _ = self.widest
 
     @cached_property
@@ -213,7 +213,7 @@ def _hybrid(epsilon: float, theta: float) -> Hybrid:
 
 @dataclass(frozen=True)
 class SimulationState:
-    """Number of users before and after the threshold, and the server's state."""
+    """Users before and after the threshold, and the server's state."""
 
     n_held: Annotated[int, COUNT]
     n_published: Annotated[int, COUNT]
@@ -222,7 +222,7 @@ class SimulationState:
 
 @record
 class SimulationMachine(Machine[SimulationState]):
-    """Transition function of :class:`ToPL`: users and server."""
+    """Transition function of :class:`ToPL`."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = 1
@@ -289,7 +289,7 @@ class SimulationMachine(Machine[SimulationState]):
 
 
 def _warn_of_growth(hybrid: Hybrid | None, state: ServerState, published: Floats) -> None:
-    """Warn if estimates of a stretch say that values have outgrown those that theta was chosen from."""
+    """Warn if estimates show that values have outgrown the hold-out."""
     known = published[~np.isnan(published)]
     if hybrid is None or state.distribution is None or state.theta is None or not known.size:
         return
@@ -305,7 +305,7 @@ def _warn_of_growth(hybrid: Hybrid | None, state: ServerState, published: Floats
 
 
 class ToPLServer(Publisher[ServerState]):
-    """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
+    """Collects reports, announces the threshold, and publishes an estimate for each later report.
 
     Parameters
     ----------
@@ -322,12 +322,12 @@ class ToPLServer(Publisher[ServerState]):
         method="concave")``; "linear": ``SquareWave()``, the paper's SW-W, Eq. 8 corrected.
         ``Fixed(theta)`` or a number is public.
     threshold_epsilon, publish_epsilon : float, optional
-        Budgets of the users before and after the threshold, by default ``epsilon``.
+        Budgets of the users before and after the threshold; by default ``epsilon``.
 
     Warns
     -----
     AccuracyWarning
-        In a call of many reports whose estimates say that values have outgrown those that theta was chosen from.
+        If estimates of a call show that values have outgrown the hold-out.
 
     Notes
     -----
@@ -379,7 +379,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def announcement(self) -> Announcement:
-        """The question that users answer at present."""
+        """Announcement for the next users."""
         return Announcement(self._machine.collector.mechanism if self._hybrid is None else self._hybrid)
 
     @property
@@ -394,24 +394,24 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def n_collected(self) -> int:
-        """Number of reports collected for the threshold."""
+        """Number of reports for the threshold."""
         tally = self._state.tally
         return 0 if tally is None else self._machine.collector.n_reports(tally)
 
     @property
     def n_published(self) -> int:
-        """Number of estimates published, refused reports excluded."""
+        """Number of estimates published."""
         return self._state.n_published
 
     @property
     def refused(self) -> Refused:
-        """Reports and messages refused so far."""
+        """Numbers of reports and messages refused."""
         tally, later = self._state.tally, self._state.refused
         return later if tally is None else later.plus(tally.refused.reports, tally.refused.messages)
 
     @property
     def value_variance(self) -> float:
-        """Largest variance of one estimate; first NaN."""
+        """Largest variance of one estimate; NaN until theta is chosen."""
         return math.nan if self._hybrid is None else self._hybrid.worst_variance
 
     @property
@@ -425,10 +425,10 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
-        """Process messages of :meth:`fastdp.local.Client.answer`; estimates of hybrid reports in order, float64[k].
+        """Process messages of :meth:`fastdp.local.Client.answer`; return estimates of hybrid reports, float64[k].
 
-        Messages that are malformed, out of range, for another announcement or of more than `most_reports` are counted
-        in ``refused``.  Theta is chosen once m reports are in.
+        ``refused`` counts reports out of range and messages that are malformed, for another announcement or of more
+        than `most_reports`.  Theta is chosen after m reports.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
@@ -437,12 +437,12 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def collect(self, reports: int | NumberColumn) -> None:
-        """Process square-wave reports as numbers; those out of range are counted."""
+        """Process square-wave reports as numbers; ``refused`` counts those out of range."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         self._call(Op("collect", column, (column,)))
 
     def shard(self) -> HistogramCollector:
-        """Empty collector for another machine, to be merged; StateError once theta is chosen."""
+        """Empty collector for another machine, to be merged; StateError after theta is chosen."""
         self._machine.tally(self._state, "shard")
         machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
@@ -458,7 +458,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def publish(self, reports: int | NumberColumn) -> Floats:
-        """Estimates from hybrid reports as numbers, float64[n]; NaN out of range, counted in ``refused``."""
+        """Estimates from hybrid reports as numbers, float64[n]; NaN if out of range, counted in ``refused``."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
         _warn_of_growth(self._hybrid, self._state, published)
@@ -466,7 +466,7 @@ class ToPLServer(Publisher[ServerState]):
 
 
 class ToPL(Publisher[SimulationState]):
-    """Simulates users and server in one process, with the two roles' numbers.
+    """Simulates ToPL's users and server in one process.
 
     Parameters
     ----------
@@ -475,12 +475,11 @@ class ToPL(Publisher[SimulationState]):
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     seed, key
-        Source of random words; user i takes word i.
+        Source of random words.
 
     Notes
     -----
-    It sees the true values: for experiments, or a curator who releases under the local model's guarantee.  Output
-    does not depend on chunking.
+    The process sees the true values.  Output does not depend on chunking.
 
     Examples
     --------
@@ -517,7 +516,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def server(self) -> ToPLServer:
-        """A new copy of the server."""
+        """Copy of the server."""
         server = ToPLServer._of(self._machine.server, self._key)
         server._state = self._machine.server.rekeyed(self._state.server, self._key)
         return server
@@ -534,7 +533,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def holdout(self) -> int:
-        """Number of users before the threshold."""
+        """Number of held-out users."""
         return self._machine.server.holdout
 
     @property
@@ -554,14 +553,14 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def publish(self, chunk: NumberColumn) -> Floats:
-        """Unbiased estimates, float64[n], of the next values clipped to [0, theta]; one value a user.
+        """Unbiased estimates, float64[n], of the next users' values clipped to [0, theta].
 
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity; nothing is consumed.
+            If the chunk is not a column of finite real numbers; nothing is consumed.
         StateError
-            After 2^33 values, the key's words.
+            After 2^33 values, the words of a key.
         """
         published: Floats = self._call(self._machine.read(chunk))
         server = self._state.server
@@ -570,9 +569,9 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def release(self, values: NumberColumn) -> Release:
-        """Publish a full array, longer than the hold-out (a fresh simulation only).
+        """Publish a full array, longer than the hold-out, by a fresh simulation.
 
-        AccuracyWarning if estimates say that later values have outgrown the hold-out.
+        AccuracyWarning if estimates show that later values have outgrown the hold-out.
         """
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))

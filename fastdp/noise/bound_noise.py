@@ -1,8 +1,4 @@
-"""Noise bound to exact sums and drawn in bulk with AES: of a stream's sums, and of a table's cells.
-
-F is AES-256 under a key of its own; a sum has a number p and words F(p), F(p xor 1), ... In a stream, p_k =
-p_(k-1) xor F(k, s_k), p_0 from the chain key.  In a table, key row d and window w have p = F(d) xor F((w, 1), s_1)
-xor ... (``docs/noise.md``, section 2).
+"""Draw noise bound to exact sums of a stream or table, in bulk with AES (``docs/noise.md``, sections 1 and 2).
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -35,7 +31,7 @@ Blocks = Words
 
 
 class _Buffers:
-    """Hold questions to the cipher and its answers, in memory that is used again."""
+    """Holds questions to the cipher and its answers."""
 
     def __init__(self, count: int) -> None:
         # The library requires a buffer of one block more.
@@ -49,7 +45,7 @@ class _Buffers:
 
 
 class PrefixNoise:
-    """Draws noise for a stream's sums; that of a sum is bound to it and all sums before it."""
+    """Draws noise for a stream's sums, each bound to all sums so far."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -60,9 +56,9 @@ class PrefixNoise:
     def draw(
         self, sums: Integers, distribution: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Draw noise, int64[n], for the sums int64[n] from number `first` of the stream on; advances `chain`.
+        """Draw noise, int64[n], for sums from number `first` on; advance `chain`.
 
-        `member` overrides the key's stream number.
+        `member` replaces the key's stream number.
         """
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
         stream_range = (key.member if member is None else member) // STREAMS_OF_A_KEY
@@ -98,24 +94,10 @@ class PrefixNoise:
 def draw_cell_noise(
     sums: Integers, distributions: Sequence[Distribution], key: Key, first: int, groups: Blocks
 ) -> Integers:
-    """Draw noise, in grid steps, for a table's exact sums of n statistics, W windows and K groups of rows.
+    """Draw noise, int64[n, W, K] in grid steps, for a table's exact sums of n statistics, W windows and K groups.
 
-    A cell is one window of one group; its noise is bound to window, group and the cell's n sums.
-
-    Parameters
-    ----------
-    sums : int64[n, W, K]
-        Exact sums in grid steps.
-    distributions : sequence of n distributions
-    key : Key
-    first : int
-        Number of the first window.
-    groups : uint64[K, 2]
-        Digests of the groups.
-
-    Returns
-    -------
-    int64[n, W, K]
+    Noise of a cell is bound to its window, its group (a digest, uint64[2]) and its n sums; `first` is the number of
+    the first window.
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -160,7 +142,7 @@ def _draw(
     distributions: Sequence[Distribution],
     noise: Sequence[Integers] | Integers,
 ) -> None:
-    """Draw noise of each distribution from the words that each sum's number names."""
+    """Draw noise of each distribution from the words of each number."""
     prefixes, answers = buffers.prefixes, buffers.words
     for i, distribution in enumerate(distributions):
         if i and not i % 2:
@@ -181,7 +163,7 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
-    """Return the words F(p xor output) of each number p."""
+    """Words F(p xor output) of each number p."""
     buffers = _Buffers(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
     _ask(cipher, buffers.about_sums)

@@ -1,9 +1,9 @@
-"""One byte string for each composition of mechanism and parameters; noise keys are derived from it.
+"""Encode mechanism and parameters as bytes, from which noise keys are derived (``docs/noise.md``, section 1).
 
-The encoding is injective and begins with :data:`NOISE_FORMAT` (``docs/noise.md``, section 1).  A value is one letter
-and its content, after its length in 8 bytes: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` a
-float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an array
-(type, shape, bytes); ``q`` a fraction; ``p`` a component (name, rule, parameters).
+The encoding is injective.  A value is a letter, the content's length in 8 bytes, and the content: ``n`` None; ``i`` a
+decimal integer; ``d`` a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by
+name; ``a`` an array (type, shape, bytes); ``q`` a fraction; ``p`` a component (name, rule, parameters).  Truth values
+are ``t`` or ``f`` alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Encodable: TypeAlias = Any
 
 
 class Component(NamedTuple):
-    """A component as a key's encoding contains it: name, rule, parameters (None if unreadable)."""
+    """A component in an encoding; its parameters are None if unreadable."""
 
     name: str
     rule: int
@@ -35,7 +35,7 @@ class Component(NamedTuple):
 
 
 def encode(value: Encodable) -> bytes:
-    """Bytes that encode `value`; TypeError if it has no encoding."""
+    """Encode `value`; TypeError if it has no encoding."""
     # Text and numbers first, by their very type: most parameters are such, and each publisher with a key pays.
     kind = type(value)
     if kind is str:
@@ -75,7 +75,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def tagged(tag: bytes, content: bytes) -> bytes:
-    """Join a letter, the size of a content, and the content."""
+    """Join a letter, the content's size, and the content."""
     return _SIZED(tag, len(content)) + content
 
 
@@ -108,7 +108,7 @@ PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """Convert a parameter to what :func:`encode` accepts; TypeError for a component without an encoding."""
+    """Convert a parameter for :func:`encode`; TypeError for a component without an encoding."""
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
@@ -130,10 +130,7 @@ def identity(value: Encodable) -> Encodable:
 
 
 def parameters_of(component: Encodable) -> Json:
-    """Parameters of a component: its ``identity()``, or a dataclass's fields; of foreign classes attributes too.
-
-    TypeError if there are none.
-    """
+    """Parameters of a component: ``identity()``, dataclass fields, attributes of foreign classes; else TypeError."""
     kind = cast("type", type(component))
     fields = _fields(kind)
     if fields is not None:
@@ -161,9 +158,9 @@ def _attributes(component: object, kind: type) -> Json:
 
 
 def rule_of(component: object) -> int:
-    """Version of the rule by which a component draws (class attribute ``rule``, by default 1; inherited ones add).
+    """Version of the rule by which a component draws: 1, plus the excess over 1 of each class's attribute ``rule``.
 
-    Raise it when a class draws otherwise, so that old keys give no equal words.
+    Raise it when a class draws otherwise, so that old keys give other words.
     """
     return _rule(cast("type", type(component)))
 
@@ -174,7 +171,7 @@ def _rule(kind: type) -> int:
 
 
 def check_rule(kind: type, written: object) -> None:
-    """ValueError for a file under another rule: its noise would differ."""
+    """ValueError for a file written under another rule."""
     rule = _rule(kind)
     if type(written) is not int or written != rule:
         raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")

@@ -1,7 +1,6 @@
-"""Chain keys, each derived from the sums or inputs before it, from which noise is drawn sum by sum or step by step.
+"""Chain keys bind noise to all sums or inputs so far.
 
-A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise.  The same
-sums again have the same noise, others independent noise from the first difference on (``docs/noise.md``, section 2).
+Equal sums have equal noise, others independent noise from the first difference on (``docs/noise.md``, section 2).
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 
 @runtime_checkable
 class BoundPerturber(Protocol):
-    """Perturber of independent sums, each released once, with noise bound to the sums so far."""
+    """Perturber of independent sums, whose noise is bound to the sums so far."""
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None: ...
 
 
 def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> Distribution | None:
-    """Distribution of bound noise; None for noise drawn in trees."""
+    """Distribution of bound noise; None for trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
     if not hasattr(perturber, "leaf_distribution"):
         return None
@@ -52,7 +51,7 @@ def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> D
 
 
 class BoundDistributions(dict[int, Distribution | None]):
-    """Cache of :func:`bound_distribution`; the key is theta in grid steps."""
+    """Cache of :func:`bound_distribution` by theta in grid steps."""
 
     def __init__(self, perturber: object, epsilon: float) -> None:
         super().__init__()
@@ -73,17 +72,16 @@ def start_chain(key: Key) -> Chain:
 
 
 def start_chains(key: Key, secrets: Words, members: Integers) -> Chain:
-    """Chain keys before the first sums, uint64[n, 4], under secrets and with stream numbers; `key` records them."""
+    """Chain keys before the first sums, uint64[n, 4], by secret and stream number; `key` records them."""
     return _first_words(repeat(key.drawn) if key.drawn else (), secrets, members, _START, CHAIN_WORDS)
 
 
 def _first_words(
     drawn: Iterable[DrawnWords | None], secrets: Words, members: Integers, stream: StreamId, count: int
 ) -> Words:
-    """Words that `stream` begins with by ChaCha20 under each secret, uint64[n, 4], and stream number: [n, count].
+    """First words of `stream` by ChaCha20 for each secret, uint64[n, 4], and stream number: uint64[n, count].
 
-    `drawn` records them.  A secret is asked here or as a key of AES
-    (:class:`fastdp.noise.words.WordStream`), never both.
+    `drawn` records them.  No secret is a key of AES too (:class:`fastdp.noise.words.WordStream`).
     """
     name, words = stream.pack(), np.empty((len(secrets), count), np.uint64)
     for noted, secret, member in zip(drawn, secrets, members.tolist(), strict=False):
@@ -102,7 +100,7 @@ def words_of(secrets: Sequence[bytes]) -> Words:
 
 
 def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Words:
-    """Secret of ``key.of_stream(name)``, bound to any composition, for each name: uint64[n, 4]."""
+    """Secrets of ``key.of_stream(name)``, bound to any composition: uint64[n, 4]."""
     secret, label = key.reveal(), encode("stream")
     secrets = [bound_digest(secret, tagged(b"l", label + encode(name))) for name in names]
     if composition is not None:
@@ -111,19 +109,19 @@ def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Word
 
 
 def key_of(key: Key, secret: Words, member: int) -> Key:
-    """Key with one of these secrets, in the place of `key`."""
+    """Key with one of these secrets."""
     return key._derived(secret.astype("<u8").tobytes(), member=member)
 
 
 def theta_secrets(secrets: Words, theta_steps: Integers) -> Words:
-    """Secret of :func:`theta_key` under each secret and threshold: uint64[n, 4]."""
+    """Secrets of :func:`theta_key`: uint64[n, 4]."""
     messages = {steps: encode(("theta", steps)) for steps in set(theta_steps.tolist())}
     pairs = zip(secrets.astype("<u8"), theta_steps.tolist(), strict=True)
     return words_of([bound_digest(secret.tobytes(), messages[steps]) for secret, steps in pairs])
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
-    """Record that `count` sums drew between two chain keys; DrawnTwiceError if equal."""
+    """Record that `count` sums drew between two chain keys; DrawnTwiceError if these are equal."""
     if key.drawn is not None and count:
         if np.array_equal(before, after):
             raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
@@ -133,7 +131,7 @@ def record(key: Key, before: Chain, after: Chain, count: int) -> None:
 
 
 def word_of(chain: Chain, index: int, total: int, k: int) -> int:
-    """Random word `k` of the noise of sum number `index`, whose exact value is `total`."""
+    """Random word `k` for sum number `index`, whose value is `total`."""
     out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
     output, offset = divmod(k, CHAIN_WORDS)
     chacha.further_words(chain, index, np.int64(total), output, out)
@@ -141,7 +139,7 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
 
 
 def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
-    """Draw the noise of one sum, in grid steps, in exact arithmetic; `chain` does not advance."""
+    """Draw one sum's noise in exact arithmetic; `chain` does not advance."""
     if key.given is not None:
         return key.given.bound(total, distribution, chain, index)
 
@@ -156,7 +154,7 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
+    """Key of a step's noise, bound by BLAKE2b to all inputs so far, and the next chain (hexadecimal)."""
     words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
     return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
@@ -173,19 +171,19 @@ def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.gen
 
 
 class StepNoise:
-    """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
+    """Draws noise for steps of several streams under keys of :func:`step_key`."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         #: Secret and chain of each stream's step; before the first, the key's own secret and no chain.
         self.keys, self._digests = keys, [key.reveal() for key in keys]
 
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
-        """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""
+        """Begin a step of the streams `rows`; each of the inputs, int64[n, k], has a row for each."""
         for i, *own in zip(rows.tolist(), *inputs, strict=True):
             self._digests[i] = _step_digest(self.keys[i].reveal(), self._digests[i][KEY_BYTES:], step, *own)
 
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
-        """First draws of each of the streams `rows` in its step: int64[n, count]."""
+        """First draws of the streams `rows` in this step: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
         keys = [self.keys[i] for i in rows.tolist()]
         digests = [self._digests[i][:KEY_BYTES] for i in rows.tolist()]

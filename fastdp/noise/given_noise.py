@@ -1,8 +1,7 @@
-"""Noise from a table in place of draws, for proofs by instances (couplings).
+"""A key that takes noise from a table, for proofs by instances (couplings).
 
-A key carries the table to all code that draws.  Each draw has a name that adjacent inputs share: :class:`Name` and a
-position.  Noise bound to a chain of sums has the id of the chain's beginning and the sum's index; noise of a table's
-cell has the statistic's id and the cell's position from the first window on.
+A draw has a name that adjacent inputs share: :class:`Name` and a position.  In a chain these are the id of its
+beginning and the sum's index; in a table the statistic's id and the cell's position from the first window on.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from fastdp_kernels.noise import chacha
 
 
 class Name(NamedTuple):
-    """Name of draws: labels of their key without digests of data, stream number, id of words or chain."""
+    """Labels of the draws' key without digests of data, stream number, id of words or chain."""
 
     labels: tuple[object, ...]
     member: int
@@ -38,7 +37,7 @@ class NoiseTable(Protocol):
 
 
 class GivenNoise:
-    """Reads noise from a table, and remembers the name of each chain."""
+    """Reads noise from a table and remembers each chain's name."""
 
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
@@ -75,7 +74,7 @@ class GivenNoise:
 
 
 class GivenKey(Key):
-    """A key whose noise comes from a table."""
+    """Key whose noise is read from a table."""
 
     __slots__ = ("given", "labels")
     given: GivenNoise  # type: ignore[misc]

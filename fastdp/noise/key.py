@@ -1,4 +1,4 @@
-"""Keys: 256 bits from which a publisher's noise follows, derived from its secret and complete composition."""
+"""Keys: 256 bits from which a publisher's noise follows."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ Where = tuple[object, ...]
 
 
 class DrawnTwiceError(AssertionError):
-    """A word of noise was drawn a second time."""
+    """A word of noise was drawn twice."""
 
 
 class DrawnWords:
-    """Records which words were drawn, without those of failed calls."""
+    """Records the words drawn, without those of failed calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class DrawnWords:
         return len(self._calls)
 
     def add(self, where: Where, start: int, stop: int) -> None:
-        """Record a range; :class:`DrawnTwiceError` if it overlaps one drawn before."""
+        """Record a range; :class:`DrawnTwiceError` if it overlaps an earlier one."""
         if stop <= start:
             return
         repeats = _repeats.get()
@@ -69,7 +69,6 @@ class DrawnWords:
         self._add(where, start, stop)
 
     def _add(self, where: Where, start: int, stop: int) -> None:
-        """Add a run of words; DrawnTwiceError if one of them was drawn before."""
         with self._lock:
             runs = self._runs.setdefault(where, [])
             at = bisect_right(runs, (start, stop))
@@ -117,12 +116,12 @@ MAX_STREAMS = 2**32 - 1
 
 
 def is_secret(candidate: object) -> bool:
-    """Return whether `candidate` is 32 bytes."""
+    """True for 32 bytes."""
     return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
 
 
 class Binding(IntEnum):
-    """Scope of a key; the numbers are in state files."""
+    """Scope of a key, as a number in state files."""
 
     #: A user's secret, for any number of compositions.
     ROOT = 0
@@ -131,7 +130,7 @@ class Binding(IntEnum):
 
 
 class Key:
-    """Holds a 256-bit secret, immutable.  Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+    """Holds a 256-bit secret; made by :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
 
     Attributes
     ----------
@@ -142,11 +141,11 @@ class Key:
     binding : Binding
         Scope of the key.
     drawn : DrawnWords or None
-        Words drawn, where that is checked.
+        Words drawn, if checked.
     family : bytes
-        Digest shared by all streams of secret and composition, else empty.
+        Digest shared by the streams of a secret and composition, else empty.
     given : GivenNoise or None
-        Table that replaces the draws.
+        Table that replaces draws.
 
     Examples
     --------
@@ -199,7 +198,7 @@ class Key:
         raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
-        """Key of a repeated simulation, with draws checked separately."""
+        """Key of a repeated simulation; its draws are checked separately."""
         return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod
@@ -209,7 +208,7 @@ class Key:
 
     @classmethod
     def from_seed(cls, seed: int | str) -> Key:
-        """Key for simulation, from an integer or text by SHA-256."""
+        """Key of a simulation, from an integer or text by SHA-256."""
         if isinstance(seed, str):
             try:
                 material = b"text:" + seed.encode()
@@ -221,7 +220,7 @@ class Key:
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> Key:
-        """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
+        """Key from 32 random bytes that you keep, for releases that can be repeated.
 
         Compositions that differ in any parameter get independent noise.  Two streams, or an altered copy, under one
         key and composition reveal their difference: name them (:meth:`of_stream`).
@@ -230,7 +229,7 @@ class Key:
 
     @classmethod
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
-        """Key of a publisher's `seed` or `key`; ParameterError for both."""
+        """Key from `seed` or `key`; ParameterError for both."""
         if seed is not None and key is not None:
             raise refusal("seed", seed, "either seed (simulation) or key (release), not both")
         if seed is not None:
@@ -243,8 +242,8 @@ class Key:
     def of_stream(self, stream: int | str) -> Key:
         """Key of one of many streams, with independent noise.
 
-        `stream` is a number from 0 to 2^32 - 2, for which a publisher releases the same as
-        :func:`fastdp.release_many` (``docs/many_streams.md``), or a name.
+        `stream` is a name, or a number from 0 to 2^32 - 2 as in :func:`fastdp.release_many`
+        (``docs/many_streams.md``).
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -256,14 +255,14 @@ class Key:
         return self._derived(self._secret, member=member, family=family)
 
     def bind(self, mechanism: object) -> Key:
-        """Key of one composition, with the same stream number, independent of any other's; itself if bound.
+        """Key of one composition: of class, rule and all parameters of `mechanism`, and the stream number.
 
-        Class, rule and all parameters of `mechanism` enter it, components included.
+        A bound key is returned unchanged.
         """
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
     def composition(self, mechanism: object) -> bytes:
-        """Encode a mechanism and its parameters for :meth:`bound`; this takes ten times as long as deriving a key."""
+        """Encode a mechanism and its parameters for :meth:`bound`."""
         parameters = {
             name: value if type(value) in canonical.PLAIN else self._identity(name, value)
             for name, value in canonical.parameters_of(mechanism).items()
@@ -271,7 +270,7 @@ class Key:
         return encode([NOISE_FORMAT, Component(part_name(mechanism), rule_of(mechanism), parameters)])
 
     def bound(self, composition: bytes) -> Key:
-        """Derive the key of :meth:`bind` from an encoding; for a user's secret only."""
+        """Derive the key of :meth:`bind` from an encoding."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
@@ -287,7 +286,7 @@ class Key:
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """Derive an independent key for a value determined later, such as theta; the stream number stays."""
+        """Derive an independent key, such as for theta; the stream number stays."""
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
@@ -310,15 +309,15 @@ class Key:
         return self._derived(digest, labels, member=0)
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that reveal nothing else about the key, for a ledger.
+        """32 hexadecimal digits for a ledger, which reveal nothing else about the key.
 
-        A stream's have the family's digits and a colon before.
+        A stream's fingerprint begins with the family's digits and a colon.
         """
         digits = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{digits}" if self.family else digits
 
     def reveal(self) -> bytes:
-        """Secret, for ciphers and encrypted files; keep it out of logs.  Numbered streams share it."""
+        """The secret, for ciphers and encrypted files; keep it out of logs.  Numbered streams share it."""
         return self._secret
 
     def __eq__(self, other: object) -> bool:
@@ -339,12 +338,12 @@ class Key:
 
 
 def bound_digest(secret: bytes, message: bytes) -> bytes:
-    """Secret that a :class:`Key` derives for an encoded message."""
+    """Secret derived for an encoded message."""
     return hashlib.blake2b(message, digest_size=KEY_BYTES, key=secret, person=b"fastdp bind 1").digest()
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:
-    """Key of the stream with this name, if there is a name."""
+    """Key of a named stream, or `secret` without a name."""
     return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
@@ -358,7 +357,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: Path, option: str = "--key-file") -> Key:
-    """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits; else ParameterError about `option`."""
+    """Read an owner-only file of 32 raw bytes or 64 hexadecimal digits; else ParameterError about `option`."""
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.
         mode = os.fstat(file.fileno()).st_mode
@@ -381,5 +380,5 @@ def read_key(path: Path, option: str = "--key-file") -> Key:
 
 
 def read_ledger_key(path: Path | None) -> Key | None:
-    """Key in the file of ``--ledger-key-file``; None without one."""
+    """Read the file of ``--ledger-key-file``, if any."""
     return None if path is None else read_key(path, "--ledger-key-file")

@@ -1,4 +1,4 @@
-"""Exact noise one number at a time, for code that draws in a loop: draws are made together and handed out."""
+"""Exact noise one number at a time, from draws made together."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
 
 
 def steps_moved(distance: float, step: float) -> int:
-    """Most steps between two numbers at this distance that are rounded to the nearest step, ties to even."""
+    """Most steps between two numbers at this distance, each rounded to the nearest step."""
     return math.floor(Fraction(distance) / Fraction(step)) + 1
 
 
 class _Pool:
-    """Draws of one distribution; what threads share is one list, whose `pop` and `extend` are single steps."""
+    """Draws of one distribution; threads share one list, whose `pop` and `extend` are single steps."""
 
     _draws: ClassVar[Callable[..., Array]]
     _name: ClassVar[str]
@@ -99,14 +99,10 @@ class _Pool:
         value : int or float
             A whole number if ``resolution`` is 1.
 
-        Returns
-        -------
-        int or float
-
         Raises
         ------
         DataError
-            For a number that is not finite, or not whole where it has to be.
+            If the number is not finite, or not whole with ``resolution`` 1.
         """
         if type(value) is int and self._step is None:
             return value + self._take()
@@ -143,16 +139,15 @@ class Laplace(_Pool):
     Parameters
     ----------
     scale : float or Fraction
-        s = sensitivity / epsilon, in the unit of the numbers; P[X = k] is proportional to exp(-abs(k) / s).
+        s = sensitivity / epsilon, in units of the numbers; P[X = k] is proportional to exp(-abs(k) / s).
     resolution : float
-        Grid step, a power of two: 1 for whole numbers; draws are multiples of it, and floats are rounded to it.
+        Grid step, a power of two, 1 for whole numbers; draws are multiples of it, and floats are rounded to it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.  By default a fresh key, fit for a release.
 
     Notes
     -----
-    Threads may share an object.  A process that was forked, a copy and an unpickled object begin with another key,
-    or from the seed.
+    Threads may share an object.  After a fork, copy or unpickling it begins with another key, or from the seed.
 
     Examples
     --------
@@ -168,9 +163,9 @@ class Laplace(_Pool):
     _name = "scale"
 
     def loss(self, sensitivity: float) -> float:
-        """Return epsilon, rounded up, of one call of :meth:`add` for a number that moves by at most this.
+        """Return epsilon, rounded up, of one :meth:`add` for a number that moves by at most `sensitivity`.
 
-        With a resolution other than 1 it pays for the rounding: floor(sensitivity / resolution) + 1 steps.
+        With another resolution than 1 rounding adds up to a step: floor(sensitivity / resolution) + 1.
         """
         return round_up(self._steps(sensitivity) / self._scale)
 
@@ -192,7 +187,7 @@ class Gaussian(_Pool):
         super().__init__(sigma, resolution, seed=seed)
 
     def loss(self, sensitivity: float) -> float:
-        """Return rho of zero-concentrated privacy, rounded up, as :meth:`Laplace.loss` returns epsilon."""
+        """Return rho of zero-concentrated DP, rounded up, as :meth:`Laplace.loss` does epsilon."""
         return round_up((self._steps(sensitivity) / self._scale) ** 2 / 2)
 
 

@@ -1,4 +1,4 @@
-"""Arrays of exact draws, for noise that users add themselves; ``sampler`` and ``gaussian`` make the draws."""
+"""Arrays of exact draws, for noise that users add themselves."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def discrete_laplace(
         s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes integers pure epsilon-DP on the machine
         (``docs/noise.md``, section 3).
     size : int or tuple of int
-        Number of draws, at most 2^33, or shape.
+        Number, at most 2^33, or shape.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation (its next 32 bytes are the seed).
+        A generator is for simulation: its next 32 bytes are the key.
     stream : int
         Below 2^40; key and stream determine the draws, so use each pair once.
     seed, key
-        As for a publisher; by default a fresh key, fit for a release.
+        By default a fresh key, fit for a release.
 
     Returns
     -------
@@ -104,12 +104,12 @@ def discrete_gaussian(
         In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
         the machine (``docs/noise.md``, section 6).
     size, rng, stream, seed, key
-        As for :func:`fastdp.discrete_laplace`, and its errors.
+        As for :func:`fastdp.discrete_laplace`.
 
     Returns
     -------
     int64 array of the shape ``size``
-        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
+        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); variance at most sigma^2.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    """Return the key that a generator, key or seed names."""
+    """Key of a generator, key or seed."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

@@ -1,4 +1,4 @@
-"""Exact discrete Laplace and geometric noise, and the distribution that a budget buys: ``docs/noise.md``."""
+"""Exact discrete Laplace and geometric noise, and the distribution for a budget (``docs/noise.md``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 
 @dataclass(frozen=True)
 class LaplaceDistribution:
-    """Integer noise: P[X = k] proportional to exp(-|k| / scale), or one-sided on k >= 0."""
+    """P[X = k] proportional to exp(-|k| / scale), or one-sided on k >= 0."""
 
     scale: Fraction
     one_sided: bool
@@ -88,20 +88,17 @@ def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Two-sided noise, exp(-|k| / scale)."""
+    """Two-sided distribution, exp(-|k| / scale)."""
     return _distribution(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """One-sided noise, exp(-k / scale), k >= 0."""
+    """One-sided distribution, exp(-k / scale), k >= 0."""
     return _distribution(Fraction(scale), True)
 
 
 def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i) alone.
-
-    Modulo 2^64: a draw that does not fit has probability below e^-64.
-    """
+    """Overwrite `out` with draws from `start` on, modulo 2^64; draw i depends only on (key, stream, i)."""
     if key.given is not None:
         key.given.fill(out, distribution, key, stream, start)
         return
@@ -124,7 +121,7 @@ def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: Str
 def fill_from(
     out: Integers, distribution: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws that begin with one word each, as :func:`fastdp.noise.gaussian.fill_from`."""
+    """Overwrite `out` with draws from one word each, as :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if distribution.two_words else NO_WORDS
     for i in _draw_certain(distribution, words, second, out, positions):
@@ -136,7 +133,7 @@ def fill_from(
 
 
 def draws(count: int, distribution: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
-    """First `count` draws of a stream: int64[count]; as :func:`fill`."""
+    """First draws of :func:`fill`: int64[count]."""
     out: Integers = np.empty(count, np.int64)
     fill(out, distribution, key, stream)
     return out
@@ -165,7 +162,7 @@ Pieces = tuple[tuple[StreamId, int], ...]
 
 
 def fill_one_by_one(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Do what :func:`fill_pieces` does, by one call of :func:`fill` per stream."""
+    """Do as :func:`fill_pieces` by one :func:`fill` per stream."""
     begin = 0
     for stream, count in pieces:
         fill(out[begin : begin + count], distribution, key, stream._replace(number=number))
@@ -173,7 +170,7 @@ def fill_one_by_one(out: Integers, distribution: LaplaceDistribution, key: Key, 
 
 
 def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite `out` with first draws of streams, as :func:`fill`; `number` is in all ids."""
+    """Overwrite `out` with the first draws of each stream; `number` is in all ids."""
     if out.size > MAX_TOGETHER or distribution.two_words or key.given is not None:
         fill_one_by_one(out, distribution, key, pieces, number)
         return
@@ -187,11 +184,10 @@ def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, piec
 def draw_counter_noise(
     distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
 ) -> Nodes:
-    """Draw the noise of those nodes of a binary counter that values `seen`, ..., `after` - 1 complete.
+    """Draw noise of the nodes of a binary counter that values `seen`, ..., `after` - 1 complete.
 
-    Returns int64 noise in grid steps, and offsets int64[levels]: node k of height j, the sum of values k 2^j to
-    (k + 1) 2^j - 1, has ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``.  Other entries
-    are undefined.
+    Return noise and offsets int64[levels]: node k of height j, the sum of values k 2^j to (k + 1) 2^j - 1, has
+    ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``.  Other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
         firsts, ends = (np.array([at >> j for j in range(levels)], np.int64) for at in (seen, after))
@@ -214,12 +210,12 @@ def draw_counter_noise(
 
 
 def resolve_at(word: int, distribution: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
-    """One draw of a stream in exact arithmetic, as int64."""
+    """One draw of a stream in exact arithmetic."""
     return resolve(word, distribution, lambda k: word_at(key, stream._replace(refinement=k), position))
 
 
 def resolve(word: int, distribution: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """Make the draw that begins with `word` in exact arithmetic: an int64; `further(k)`: its k-th further word."""
+    """One draw, modulo 2^64, from `word` and further words k in exact arithmetic."""
     magnitude = draw_exactly(word >> 1, WORD_BITS, distribution.scale, distribution.one_sided, further)
     value = -magnitude if not distribution.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
@@ -239,9 +235,9 @@ def fill_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of `out` with draws for many streams, as :func:`fill`.
+    """Overwrite the rows of `out` with the draws of many streams, as :func:`fill`.
 
-    Row i has ``distributions[which[i]]`` (all one-sided or none), and words of :meth:`RowWords.fill`.
+    Row i has ``distributions[which[i]]``, which are all one-sided or none.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
     if alone or max(distribution.scale for distribution in distributions) > ONE_WORD_SCALE:
@@ -312,7 +308,7 @@ def draw_rows(
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Draws for many streams, int64[n, words.width], row i of ``distribution_of(scales[i])``."""
+    """Draws of many streams, int64[n, words.width]; row i has ``distribution_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [distribution_of(scale) for scale in distinct.tolist()], which, words, streams, numbers)
@@ -328,7 +324,7 @@ GUARD = 6
 
 
 def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
-    """ln(2 / (1 + exp(-1/scale))) for a two-sided magnitude, 0 for a one-sided draw."""
+    """ln(2 / (1 + exp(-1/scale))), or 0 for a one-sided draw."""
     if one_sided:
         return Decimal(0)
     inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
@@ -337,7 +333,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 
 
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
-    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowed by further words until certain."""
+    """Floor of scale * (offset - ln U); further words narrow U in [u, u + 1) / 2^bits until it is certain."""
     k = 0
     while True:
         if u > 0:
@@ -352,7 +348,7 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
-    """Return integers between which the draw from a word lies."""
+    """Smallest and largest integer that the draw can be."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)
@@ -381,7 +377,7 @@ Distribution = LaplaceDistribution | GaussianDistribution
 
 @lru_cache(maxsize=256)
 def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, loss: float) -> Distribution:
-    """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels.
+    """Distribution for an integer that a unit moves by `theta_steps` on `levels` levels.
 
     `loss` is epsilon, or sqrt(2 rho) of Gaussian noise.
     """
@@ -391,7 +387,7 @@ def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, loss: fl
 
 
 def sigma_of_loss(square: int, loss: float) -> Fraction:
-    """Sigma, rounded up, with which squared L2 sensitivity `square` costs rho, where `loss` = sqrt(2 rho)."""
+    """Sigma, rounded up, for which squared L2 sensitivity `square` costs rho, `loss` = sqrt(2 rho)."""
     wanted = Fraction(square) / Fraction(loss) ** 2
     sigma = math.sqrt(wanted)
     while Fraction(sigma) ** 2 < wanted:
@@ -402,7 +398,7 @@ def sigma_of_loss(square: int, loss: float) -> Fraction:
 def fill_noise(
     out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws of either distribution from one word each; ``further(k, where)`` gives words k."""
+    """Overwrite `out` with draws of either distribution, as ``fill_from``."""
     if isinstance(distribution, GaussianDistribution):
         gaussian.fill_from(out, distribution, words, further)
     else:
@@ -410,12 +406,12 @@ def fill_noise(
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale of a Laplace draw, or sigma of a Gaussian one, in units of theta."""
+    """Scale of a Laplace draw or sigma of a Gaussian one, in units of theta."""
     return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
 
 
 def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """Guarantee of Gaussian noise: rho, and an infinite epsilon until a delta is chosen."""
+    """Guarantee of Gaussian noise: rho; epsilon is infinite until delta is chosen."""
     rho = round_up(Fraction(epsilon) ** 2 / 2)
     return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
 

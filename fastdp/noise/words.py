@@ -1,9 +1,8 @@
-"""Random words: one AES-256-CTR key stream, divided by stream id.
+"""Random words of an AES-256-CTR key stream, a function of (key, stream id, position); ``docs/noise.md``, section 1.
 
-Noise is a pure function of (key, stream id, position).  The counter block is the stream id (64 bits), the stream's
-number among many (32 bits, or 0) and the block number.  A stream ends after 2^33 words, so no two share a block.
+The counter block is the stream id (64 bits), the stream's number among many (32 bits, or 0) and the block number.
 
-Source: NIST SP 800-38A section 6.5; ``docs/noise.md``, section 1.
+Source: NIST SP 800-38A section 6.5.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ MIN_XTS, MAX_XTS = 2**14, 2**24
 
 
 class Purpose(IntEnum):
-    """Purpose of a stream; never renumber: saved streams depend on it."""
+    """Purpose of a stream; never renumber, because saved streams depend on it."""
 
     THRESHOLD = 1
     TREE = 2
@@ -63,7 +62,7 @@ class Purpose(IntEnum):
 
 
 class StreamId(NamedTuple):
-    """Name of an independent stream of words under a key."""
+    """Names one of a key's independent streams of words."""
 
     purpose: Purpose
     #: Of a tree, 8 bits.
@@ -80,7 +79,7 @@ class StreamId(NamedTuple):
 
 
 class WordStream:
-    """Words of a stream in order; OverflowError beyond 2^33."""
+    """Yields a stream's words in order; OverflowError beyond 2^33."""
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MAX_WORDS - start
@@ -132,7 +131,7 @@ class WordStream:
 
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
-    """Encryptor of independent AES blocks, fed with counters, for `size` bytes; XTS without masks where faster."""
+    """Encryptor of independent AES blocks for `size` bytes; XTS without masks where faster."""
     if WIDE and size >= MIN_XTS and xts_is_ecb():
         return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
@@ -169,7 +168,7 @@ def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, b
 def encrypt_noted(
     key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
-    """Encrypt counters of `rows` equal rows; record and compare words where checked."""
+    """Encrypt counters of `rows` equal rows; record and compare words if checked."""
     if key.drawn is not None and len(counters):
         noted = np.frombuffer(counters, np.uint64).reshape(rows, -1)
         note_counters(key.drawn, key.reveal(), noted, used)
@@ -181,10 +180,7 @@ def encrypt_noted(
 
 
 def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integers | None = None) -> None:
-    """Record the words made of counters (uint64[n, 2 k], in the cipher's byte order).
-
-    `used`: words of a row that are used; by default all.
-    """
+    """Record the words of counters, uint64[n, 2 k] in the cipher's byte order; `used`: those used of a row."""
     rows, width = counters.shape
     columns = np.arange(width) if used is None else used
     halves = counters.view(">u8").astype(np.uint64).reshape(rows, -1, 2)[:, columns >> 1].reshape(-1, 2)
@@ -200,7 +196,7 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """First random word of each node that values `seen` to `after` of a binary counter complete, and offsets.
+    """First word of each node that values `seen` to `after` of a binary counter complete, and offsets.
 
     `stream` is that of level 0.
     """
@@ -226,14 +222,14 @@ def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -
 
 
 def word_at(key: Key, stream: StreamId, position: int) -> int:
-    """Return one word of a stream, by position."""
+    """Return the word at `position` of a stream."""
     word = np.empty(1, np.uint64)
     WordStream(key, stream, position).fill(word)
     return int(word[0])
 
 
 def words_at(key: Key, stream: StreamId, positions: Integers) -> Words:
-    """Words of a stream at `positions`, in one call."""
+    """Words at ascending `positions` of a stream."""
     if positions.size and int(positions[-1]) >= MAX_WORDS:
         raise OverflowError(f"position {positions[-1]} of a stream: beyond its {MAX_WORDS} words")
     counters: Words = np.empty((positions.size, 2), ">u8")
@@ -256,10 +252,9 @@ _TAIL_WORDS = 2
 
 
 class RowWords:
-    """The leading words of the same few stream ids for many streams: a row per stream, piece after piece.
+    """Produces the first words of a few stream ids for many streams: a row per stream, piece after piece.
 
-    A piece is a stream id with number 0 and its count; `owners` are indices of each row's key, if several, best in
-    order.
+    A piece is a stream id with number 0 and a count; `owners` are indices of the rows' keys, if several.
     """
 
     def __init__(
@@ -273,7 +268,7 @@ class RowWords:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     def fill(self, streams: Indices, numbers: Indices) -> Words:
-        """Return the words of numbered streams, uint64[n, width]; `numbers` enter the stream ids."""
+        """Words of numbered streams, uint64[n, width]; `numbers` enter the stream ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
@@ -325,7 +320,7 @@ class RowWords:
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """Stream id of the piece that contains word `column` of a row, and the word's position in that piece."""
+    """Stream id, and position in its piece, of word `column` of a row."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -334,7 +329,7 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
 
 
 def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
-    """Return the leading words of a few streams of one key, by one cipher: fast up to some hundreds."""
+    """First words of a few streams of one key, by one cipher; fast up to some hundreds."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
@@ -350,7 +345,7 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
-    """Return the distinct entries, ascending, and each entry's index among them; fast if all are equal."""
+    """Distinct entries, ascending, and each entry's index among them; fast if all are equal."""
     if entries.size and (entries == entries[0]).all():
         return entries[:1], np.zeros(entries.size, np.int64)
     distinct, which = np.unique(entries, return_inverse=True)
@@ -359,7 +354,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Return counter blocks of the pieces, and the columns of words that are used."""
+    """Counter blocks of the pieces, and the used columns of words."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])

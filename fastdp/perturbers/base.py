@@ -20,7 +20,7 @@ from fastdp.noise.words import RowWords, StreamId, distinct_of
 
 @dataclass(frozen=True)
 class HierarchyShape:
-    """Public shape of a hierarchy, chosen without looking at data.
+    """Public shape of a hierarchy.
 
     Attributes
     ----------
@@ -75,8 +75,6 @@ class Perturber(Protocol):
 
         Parameters
         ----------
-        plan : HierarchyShape
-            The shape.
         theta_steps : int
             Sensitivity of every node, in grid steps.
         epsilon : float
@@ -109,7 +107,7 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
 
-# What a perturber may offer besides.
+# Optional methods of perturbers.
 
 
 @runtime_checkable
@@ -130,7 +128,7 @@ class Tree(Protocol):
 
 @runtime_checkable
 class GroupPerturber(Protocol):
-    """Perturber that knows the squared L2 sensitivity of consecutive values, as a multiple of one value's."""
+    """Perturber that knows the squared L2 sensitivity of consecutive values, in one value's."""
 
     def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction: ...
 
@@ -160,7 +158,6 @@ class TreeRows:
     nodes: bool = False
 
     def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:
-        """Words of `pieces` for each row, under its threshold's key."""
         distinct, owners = distinct_of(self.theta_steps)
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
@@ -172,7 +169,7 @@ class RowPerturber(Protocol):
     def noise_rows(self, rows: TreeRows) -> Integers | None:
         """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
 
-        Leaves come first; unless `nodes`, entries after `needed` are unspecified.  None: by a call a tree.
+        Leaves come first; unless `nodes`, entries after `needed` are unspecified.  None: ask tree by tree.
         """
 
 

@@ -1,4 +1,4 @@
-"""Noise without a tree: on every value (Flat; ToPS section 3, Appendix F), or on blocks sized by released sums."""
+"""Noise without a tree: on every value (ToPS section 3, Appendix F), or on blocks sized by released sums."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Public shape with the first block length, 2^first values, and 2^usual without a focus; least size of groups."""
+    """Shape with the first block length, 2^first values, and 2^usual without a focus; least size of groups."""
 
     first: int = 0
     usual: int = 0
@@ -154,8 +154,7 @@ class Blocks(Flat):
     Parameters
     ----------
     focus : int, (int, int) or "longest", optional
-        Public: length of the ranges that matter, their shortest and longest, or r alone.  By default all lengths up
-        to r.
+        Public: length of the ranges that matter, their shortest and longest, or r alone; by default all up to r.
     rising : bool
         True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
@@ -167,7 +166,7 @@ class Blocks(Flat):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on earlier released
-    sums.  Many short blocks share a second sum (``docs/streams.md``).
+    sums.  Many short blocks share a second sum (``docs/streams_proofs.md``).
 
     Examples
     --------
@@ -215,13 +214,13 @@ class Blocks(Flat):
         return BlocksShape(**sizes, first=first, usual=usual, group=self._least_group(max_range))
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over first blocks or groups of them, times THETA_WEIGHT; a focus changes nothing."""
+        """K of a range of r / 3 over first blocks or groups, times THETA_WEIGHT; a focus changes nothing."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
         size = max(plan.group, b.MEMBERS * block)
         if plan.group and size <= b.WIDER * plan.group:
             by_blocks, by_group = size / block * b.LOUDER**2, b.GROUP_SCALE**2
-            # Groups within the range, and what it cuts off at two ends.
+            # Groups within the range, and the blocks cut at its two ends.
             noises = max_range / 3.0 / size * by_blocks * by_group / (by_blocks + by_group) + by_blocks / 3.0
         return self._variance * THETA_WEIGHT * noises
 
@@ -297,7 +296,7 @@ class WindowTree(NamedTuple):
     max_range : int
         r of the publisher: values of one tree.
     variance : float
-        Variance of a window's noise at a random position, in theta^2 / epsilon^2.
+        Of a window's noise at a random position, in theta^2 / epsilon^2.
     """
 
     perturber: Hierarchy

@@ -1,9 +1,8 @@
 """The hierarchy of ToPS (CCS 2021, sections 3.4 and 3.5): noise of block sums from one tree for ``max_range`` values.
 
 ``plan`` chooses the public shape; ``leaf_noise`` draws the noise of all nodes and makes it consistent (Appendix C,
-Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the perturber of
-:class:`fastdp.ToPS`: ``streams.fixed_blocks`` asks for its noise tree by tree, or for that of many streams at once
-(``noise_rows``).  See ``docs/streams_proofs.md``.
+Eq. 10), so that published values answer every range.  ``streams.fixed_blocks`` asks for it tree by tree, or for many
+streams at once (``noise_rows``).
 """
 
 from __future__ import annotations
@@ -88,8 +87,8 @@ class Hierarchy:
     fan_out : int
         b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
     consistent : bool
-        True: consistent noise (Appendix C), so that published values answer every range.  False: ranges are answered
-        from the fewest nodes that tile them; needs prune = 0.
+        True: consistent noise (Appendix C), so that published values answer every range.  False: the fewest nodes
+        that tile a range answer it; needs prune = 0.
     prune : int, optional
         s, lowest levels without noise; by default of the least proven error of a steady stream.
     noise : "laplace" or "gaussian"
@@ -166,7 +165,7 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Upper bound on the squared L2 sensitivity of `size` consecutive values: size min(size, W) a level."""
+        """Bound on the squared L2 sensitivity of `size` consecutive values: size min(size, W) a level."""
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
@@ -226,7 +225,7 @@ def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ..
 
 @lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> Floats:
-    """Weight of a node's noise against that of its children, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    """Weight of a node's noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):

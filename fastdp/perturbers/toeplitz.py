@@ -1,6 +1,6 @@
 """Correlated Gaussian noise, under which sums of published values err little at any length.
 
-Integers z are drawn and y = C^-1 z added; proof: ``docs/noise.md``, section 8.  Source: Dvijotham, McMahan, Pillutla,
+Integers z are drawn and y = C^-1 z added (``docs/noise.md``, section 8).  Source: Dvijotham, McMahan, Pillutla,
 Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1.
 """
 
@@ -176,8 +176,8 @@ class Toeplitz:
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix
-    sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
+    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix sums
+    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
     Dvijotham et al. 2024.
 
     Examples
@@ -219,7 +219,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """The matrix's first two coefficients; each geometric term's third one, its factor a step, 1 less that."""
+        """First two coefficients of C; third one, factor and 1 less that of each term."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps
@@ -257,7 +257,7 @@ class Toeplitz:
         return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Squared L2 sensitivity of `size` consecutive values, or a bound, as a multiple of one value's."""
+        """Squared L2 sensitivity of `size` consecutive values, or a bound, in one value's."""
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:

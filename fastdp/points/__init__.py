@@ -1,4 +1,4 @@
-"""Points: domains, private decompositions, counts in boxes, export; maps need the extra ``geo``."""
+"""Points: domains, private trees of cells, counts in boxes; maps need the extra ``geo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PHDStream with cells chosen from released counts, so that the counts get all of epsilon; ``docs/points.md``."""
+"""PHDStream with cells chosen from released counts, which get all of epsilon (``docs/points.md``)."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 
 @dataclass(frozen=True)
 class Growth:
-    """Growth of l leaves between two counts.
+    """Growth of leaves between two counts, ``elapsed`` steps apart.
 
-    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``individual``: forecasts from total growth and from each
-    leaf's growth; ``estimate``: points before; ``coarse``: fraction of new points in leaves that are too large.
+    ``counts``: noisy events; ``even``, ``individual``: forecasts from the total's and each leaf's growth;
+    ``estimate``: points before; ``coarse``: fraction of new points in too large leaves.
     """
 
     counts: Integers
@@ -87,10 +87,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class ReleaseSchedule:
-    """Time of the next count, ``period`` steps after the last, and weights of forecasts.
+    """The next count is ``period`` steps after the last; until step ``prompt`` PrivTree chooses the cells.
 
     ``weight``: fraction of its growth that a cell repeats, from the sums ``products`` and ``squares``; ``costs``:
-    expected errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
+    expected errors of candidate periods.
     """
 
     period: Annotated[int, Whole(1, MAX_PERIOD)]
@@ -101,21 +101,21 @@ class ReleaseSchedule:
     prompt: Annotated[int, Whole(0, 2**62)] = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """ValueError if a loaded schedule is out of range; `period`: the fixed one, or None if at most `most`."""
+        """Check a loaded schedule with this fixed `period`, or None for at most `most`; else ValueError."""
         if self.period > most if period is None else self.period != period:
             raise ValueError("a period out of range")
         if self.costs is not None and not (period is None and self.costs.shape == periods(most).shape):
             raise ValueError("costs out of range")
 
     def after(self, now: int, jumped: bool, steps: int | None) -> ReleaseSchedule:
-        """Schedule after a count at step `now`; if `jumped`, PrivTree chooses cells for `steps` or a fixed period."""
+        """Schedule after step `now`; if `jumped`, PrivTree chooses cells for `steps` or a fixed period."""
         prompt = now + (steps or self.period) if jumped else self.prompt
         return replace(self, prompt=prompt, period=1 if steps and now < prompt else self.period)
 
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """Schedule after a count with this `growth`, of `total` points before it; `noise`: variance of one count."""
+        """Schedule after a count with this `growth` of `total` points; `noise`: variance of one count."""
         predicted, observed = growth.individual - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
         products = WEIGHT_MEMORY * self.products + per_step * _dot(predicted, observed)
@@ -139,7 +139,7 @@ class ReleaseSchedule:
 
 @cache
 def periods(most: int) -> Integers:
-    """Candidate periods up to `most`, a fifth apart."""
+    """Candidate periods up to `most`, about a fifth apart."""
     return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
 
 
@@ -153,7 +153,7 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts: ``noise`` is the variance of one, ``first`` its factor with half of epsilon."""
+    """Constants of counts: ``noise`` is the variance of one, ``first`` its factor for PrivTree's counts."""
 
     cells: CellParameters
     distribution: sampler.LaplaceDistribution
@@ -182,9 +182,9 @@ class CountParameters:
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Count in a new tree, whose cells follow from past counts; return it and its growth.
+        """Count in cells that follow from past counts; return the new tree and its growth.
 
-        `added`, `removed`: ascending codes of all events since the tree `counted`, `elapsed` steps ago.
+        `added`, `removed`: ascending codes of events since the tree `counted`, `elapsed` steps ago.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
@@ -197,7 +197,7 @@ class CountParameters:
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Count as :meth:`count`, in cells that PrivTree chooses; growth is of the finest cells in both trees."""
+        """Count as :meth:`count`, in PrivTree's cells; growth is of the finest cells in both trees."""
         unsplit: Integers = np.full_like(counted.first, -1)
         none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
         kept = KeptTree.of(self.cells.fan_out, counted._replace(split=unsplit, state=none))
@@ -213,11 +213,11 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed, False), growth
 
     def adjusted(self, counted: Tree, shrink: bool, missing: float) -> Tree:
-        """Divide `missing` more points over the tree in proportion to noise variance (least squares)."""
+        """Divide `missing` points over the tree in proportion to noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), shrink, missing)
 
     def forecast(self, counted: Tree, weight: float, elapsed: int, shrink: bool, missing: float, more: float) -> Tree:
-        """Estimates `elapsed` steps after a count that lacked `missing` points; `more` have come than forecast."""
+        """Estimates `elapsed` steps after a count that lacked `missing` points; `more` came than forecast."""
         total, counts = float(counted.projected[0]), counted.released + elapsed * weight * counted.rate
         if total > 0.0:
             even = elapsed * (1.0 - weight) * float(counted.rate[0]) + more
@@ -248,8 +248,8 @@ class CountParameters:
     ) -> Growth:
         """Growth in disjoint `nodes`; one is coarse if more points came than replacement explains.
 
-        `gained` and `drawn` are the noisy change of every node since the last count and the number of its draws;
-        `estimate` and `rate` are the points of `nodes` and their growth per step by that count.
+        `gained`, `drawn`: every node's noisy change and number of draws; `estimate`, `rate`: points of `nodes` and
+        their growth per step by the last count.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -284,9 +284,9 @@ class CountParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState(PointState):
-    """State of the stream: the ``counted`` tree of step ``last_count``, and the count of all points then (``whole``).
+    """``counted`` is the tree of step ``last_count``, ``whole`` the count of all points then.
 
-    ``added`` and ``removed`` are the codes of later events, secret.
+    ``added`` and ``removed`` are codes of later events, secret.
     """
 
     schedule: ReleaseSchedule
@@ -405,11 +405,11 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
 
 class AdaptivePHDStream(PointPublisher[AdaptiveState]):
-    """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
+    """Releases synthetic points as PHDStream does, with less error while their shape lasts.
 
-    PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
-    cells are counted every few steps and forecast in between.  For many batches and releases that may lag; see
-    ``docs/points.md``, "Counts alone".
+    PrivTree chooses the first cells.  Later cells follow from released counts, which then get all of epsilon; they
+    are counted every few steps and forecast in between.  For many batches and releases that may lag
+    (``docs/points.md``, "Counts alone").
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     period : int, optional
         Steps between counts, 1 to 65,536; by default chosen at every count.
     max_period : int
-        The longest one that may be chosen.
+        Longest period that may be chosen.
     shrink : bool
         True moves the estimates of a cell's children towards equal counts, by as much as noise suggests.
     total_share : float
@@ -426,8 +426,8 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
 
     Notes
     -----
-    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count.  The events of one period are kept in memory.
-    The first batch should hold all points so far.  After an interrupt compare ``n_steps``.
+    Privacy: as for :class:`fastdp.PHDStream`.  Events of one period are kept in memory.  The first batch should hold
+    all points so far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------
@@ -455,7 +455,7 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
 
     @property
     def next_count(self) -> int:
-        """Step, from 1, of the next count: public."""
+        """Step of the next count, from 1; public."""
         state = self._state
         return state.last_count + (state.schedule.period if state.n_steps else 1)
 

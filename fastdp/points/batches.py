@@ -1,4 +1,4 @@
-"""A stream of events cut into batches, by number or by time."""
+"""Cut a stream of events into batches by number or time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PERIODS = 2**24
 
 
 def _size(name: str, value: object) -> int | float:
-    """A number of events as int, a length of time as float."""
+    """Number of events as int, length of time as float."""
     if isinstance(value, float):
         return validation.positive(name, value)
     if not isinstance(value, (str, timedelta)):
@@ -33,22 +33,19 @@ def _size(name: str, value: object) -> int | float:
 
 @record
 class Cuts:
-    """Batches of one size, after a first one that holds the share ``initial`` of the events.
+    """Batches of one size, after a first one with the share ``initial`` of the events.
 
     Parameters
     ----------
     batch, initial
-        As for :func:`fastdp.points.replay`, where times are microseconds; or a float, a length in their unit.
+        As for :func:`fastdp.points.replay`; or a float, a length in the times' unit.
     """
 
     batch: int | float | Duration = parameter(Checked(_size))
     initial: float = parameter(Real(least=0.0, below=1.0), default=0.0)
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Borders as event indices: the initial set's end first, the end of all last.
-
-        Periods count from the origin, or first event.
-        """
+        """Ends of batches as event indices; periods count from `origin`, or the first event."""
         n, first = times.size, int(self.initial * times.size)
         if n == 0:
             return np.array([0])

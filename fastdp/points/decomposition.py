@@ -1,8 +1,7 @@
-"""The tree of cells of PHDStream (2024, Algorithms 5 and 7): its columns, one private step, and its state files.
+"""PHDStream's tree of cells (2024, Algorithms 5 and 7), stored breadth first.
 
-A step cuts the *step tree* from the root down by noisy scores, counts events in its leaves and appends it to the
-*kept tree*, which the next step reads; the *counted tree* of ``adaptive_phdstream`` is that of the last count
-(``docs/points.md``).  Cells are stored breadth first.
+A step cuts the *step tree* by noisy scores, counts events in its leaves and appends it to the *kept tree*, which the
+next step reads.  ``adaptive_phdstream`` has the *counted tree* of the last count (``docs/points.md``).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _NO_REALS: Floats = np.empty(0)
 
 
 class Tree(NamedTuple):
-    """Tree of v cells, one entry of every column each; unused columns are empty."""
+    """Columns with an entry for each of v cells; unused ones are empty."""
 
     #: int64[max_depth + 2]. First node of each depth.
     starts: Integers = _NONE
@@ -93,10 +92,9 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptTree:
-    """Tree between two steps, in arrays that the next step's tree may share, written up to ``stop``.
+    """Tree between two steps, in arrays that the next tree may share, filled up to ``stop``.
 
-    Nodes last split before step ``since`` have lost their children; ``open_ends`` is shared by all trees in these
-    arrays.
+    Nodes last split before step ``since`` have lost their children; all trees in these arrays share ``open_ends``.
     """
 
     fan_out: int
@@ -135,7 +133,7 @@ class KeptTree:
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
     def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
-        """Kept tree after a step; `rows`: counters of its leaves."""
+        """Kept tree after a step; `rows`: its leaves' counters."""
         stop = self.stop + tree.first.size
         # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
@@ -166,10 +164,7 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Take one step of Algorithm 7 with a batch of codes; return the next kept tree and the step tree.
-
-    The step tree has secret scores.
-    """
+    """Take one step of Algorithm 7; return the next kept tree, and the step tree with its secret scores."""
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
@@ -187,13 +182,13 @@ def take_step(
 
 
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
-    """Add `increments` of the leaves to a released tree and project it again."""
+    """Add `increments` to a tree's leaves and project it again."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
     tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """Divide `missing` more points equally over the leaves of a released tree (least squares), and project it."""
+    """Divide `missing` points equally over the leaves (least squares), and project the tree."""
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     numbers = tree.parent, counts, tree.measure, held, projected
     tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
@@ -208,7 +203,7 @@ def grow(
     kernel: Callable[..., int],
     inputs_of: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """Grow a tree with columns `names` from its `root` entries down; a `capacity` too small is multiplied by four.
+    """Grow a tree with columns `names` from its `root` entries down.
 
     The kernel gets levels, ``inputs_of(capacity)``, ``starts`` and the columns; it returns a negative number if
     children do not fit.
@@ -234,7 +229,7 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of levels to decide at once, with measures; undo a cut whose children all measure 0."""
+    """Measure cells and yield ranges of levels to decide; undo a cut whose children all measure 0."""
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
@@ -288,7 +283,7 @@ def _descend(
 
 
 def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
-    """Return the tree with its leaves, and additions minus removals in each leaf."""
+    """Return the tree with its leaves, and their additions minus removals."""
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
@@ -333,7 +328,7 @@ def _close_counters(plan: CellParameters, kept: KeptTree, tree: Tree, step: int,
 
 @dataclass(frozen=True)
 class Columns(codec.Form):
-    """A tree, or a kept one, in a state: its columns `names` and the cells that are cut."""
+    """Form of a tree in a state: its columns `names` and the cut cells."""
 
     names: tuple[str, ...]
     kept: bool = False
@@ -345,7 +340,7 @@ class Columns(codec.Form):
         return {"cut": codec.describe(cut), **columns}
 
     def restore(self, described: Json, machine: Any) -> Tree | KeptTree:
-        """Tree of :meth:`describe`; ValueError if no step can produce it."""
+        """Tree of :meth:`describe`; ValueError if impossible."""
         plan: CellParameters = machine.plan
         kinds = {name: Floats if name in _REALS else Integers for name in self.names}
         columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
@@ -378,7 +373,7 @@ KEPT = Columns(("released", "measure", "split", "state"), kept=True)
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless each cut cell has a measure, and one of its children."""
+    """ValueError unless each cut cell and one of its children have a measure."""
     cut = first >= 0
     cut[0] = True
     if measure[cut].min() <= 0.0:
@@ -391,7 +386,7 @@ def _check_measures(measure: Floats, first: Integers, starts: Integers, code: In
 
 
 def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
-    """First children, int64[v], and first nodes by depth; ValueError if `cut` cells make no tree."""
+    """First children, int64[v], and first nodes by depth; ValueError if `cut` makes no tree."""
     first: Integers = np.full(size, -1, np.int64)
     if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
         raise ValueError("a tree of another shape")

@@ -1,4 +1,4 @@
-"""Public regions of points, and checks of points and boxes."""
+"""Public regions, and checks of points and boxes."""
 
 from __future__ import annotations
 
@@ -34,19 +34,11 @@ Corners = tuple[Floats, Floats]
 
 
 class Domain(Protocol):
-    """Public region with a measure; a thin one, such as a road network, is a :class:`ThinDomain`.
-
-    Attributes
-    ----------
-    dim : int
-        d.
-    lower, upper : float64[d]
-        Corners of the bounding box.
-    """
+    """Public region with a measure; a thin one, such as a road network, is a :class:`ThinDomain`."""
 
     @property
     def dim(self) -> int:
-        """Number of coordinates of a point."""
+        """Number d of coordinates."""
 
     @property
     def lower(self) -> Floats:
@@ -57,18 +49,18 @@ class Domain(Protocol):
         """Upper corner of the bounding box, float64[d]."""
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
-        """Size of the domain inside each box (`lower`, `upper` float64[n, d]): float64[n]."""
+        """Size of the domain inside each box (float64[n, d] both): float64[n]."""
 
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
-        """Uniform points inside each box, in order: float64[sum of counts, d]."""
+        """Uniform points, box by box: float64[sum of counts, d]."""
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """True for points, float64[n, d], in the domain or on its border."""
+        """True for points, float64[n, d], in the domain or on its border: bool[n]."""
 
 
 @runtime_checkable
 class ThinDomain(Protocol):
-    """Domain thinner than its tolerance, which moves points onto itself."""
+    """Domain, such as a road network, that moves points onto itself."""
 
     def snap(self, points: Values) -> Floats: ...
 
@@ -105,7 +97,7 @@ class Box:
         return f"Box({self.lower.tolist()}, {self.upper.tolist()})"
 
     def describe(self) -> dict[str, object]:
-        """The corners, for a state file and for noise keys."""
+        """The corners, for state files and noise keys."""
         return {"lower": self.lower.tolist(), "upper": self.upper.tolist()}
 
     identity = describe
@@ -139,10 +131,7 @@ def _corner(name: str, values: Values) -> Floats:
 
 
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
-    """Points as float64[n, d]; DataError unless they are a table of finite numbers of `dim` columns.
-
-    With `dim`, None and an empty list mean no points.
-    """
+    """Check points, float64[n, d], else DataError; with `dim`, None and an empty list mean no points."""
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
         return np.empty((0, dim))
@@ -181,7 +170,7 @@ def _floats_of(objects: Array) -> Floats | None:
 
 
 def as_corners(lower: Values, upper: Values) -> Corners:
-    """Corners of one box, float64[d] each; ParameterError unless finite and in order."""
+    """Check a box's corners, float64[d] each; else ParameterError."""
     low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 1 or low.size == 0 or low.shape != high.shape:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected d coordinates each")
@@ -198,7 +187,7 @@ def as_box(name: str, box: object) -> Corners:
 
 
 def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) -> Corners:
-    """Corners of many boxes, float64[q, d]; infinite ones are accepted; else ParameterError."""
+    """Check corners of boxes, float64[q, d], infinite unless `finite`; else ParameterError."""
     low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 2 or low.shape != high.shape or low.shape[1] != dim:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected [q, {dim}] each")
@@ -216,10 +205,10 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 
 @dataclass(frozen=True)
 class CellParameters:
-    """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
+    """Constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``unit`` is K, a power of two up to 2^20; ``bias`` is Delta >= K delta, rounded up; ``threshold`` is K theta and
-    ``fan_out`` beta; ``uniform`` is true if children have equal measures.
+    ``unit`` is K, a power of two; ``bias`` is K delta, rounded up; ``threshold`` is K theta, ``fan_out`` beta;
+    ``uniform`` is true if children have equal measures.
     """
 
     domain: Domain
@@ -272,7 +261,7 @@ class CellParameters:
 
 
 def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
-    """Measures of cells of one depth, float64[n]; ParameterError unless finite and at least 0."""
+    """Measures of cells of one depth, float64[n]; ParameterError if not finite or below 0."""
     lower = np.empty((codes.size, plan.domain.dim))
     upper, depths = np.empty_like(lower), np.full(codes.size, depth)
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
@@ -283,7 +272,7 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
 
 
 def encode(plan: CellParameters, points: Floats) -> Integers:
-    """Ascending codes of the points' smallest cells: int64[n]."""
+    """Ascending codes of the smallest cells of points: int64[n]."""
     codes: Integers = np.empty(points.shape[0], np.int64)
     cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
     codes.sort()
@@ -292,7 +281,7 @@ def encode(plan: CellParameters, points: Floats) -> Integers:
 
 @record
 class PointParameters(Keyed, ABC):
-    """Parameters of every mechanism on points; subclasses define the plan."""
+    """Parameters of every mechanism on points."""
 
     domain: Domain = parameter(PartOf(Domain, "fastdp.points"))
     epsilon: float = parameter(Real(above=0.0))
@@ -309,7 +298,7 @@ class PointParameters(Keyed, ABC):
     def plan(self) -> CellParameters: ...
 
     def codes(self, points: Values | None, name: str) -> Integers:
-        """Encode points (:func:`encode`); DataError if one is not finite, has another dimension, or is outside."""
+        """Check and encode points; DataError if one is not finite, has another dimension, or is outside."""
         if points is None:
             return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)

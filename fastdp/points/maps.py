@@ -1,4 +1,4 @@
-"""Areas and lines as domains, from shapely, geopandas, a street graph or GeoJSON; files of points (extra ``geo``)."""
+"""Polygons and networks of lines as domains (extra ``geo``)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Draw: TypeAlias = Callable[[Integers, np.random.Generator], Floats]
 
 
 class Map(ABC):
-    """Domain of shapely geometries, by its pieces inside each cell."""
+    """Domain of shapely geometries."""
 
     rule: ClassVar[int] = 1
     dim = 2
@@ -60,9 +60,9 @@ class Map(ABC):
     def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]: ...
 
     def measure(self, lower: Values, upper: Values) -> Floats:
-        """Area or length inside each cell (array-like[n, 2], half-open but at the upper border): float64[n].
+        """Area or length inside each box, in (squared) units or (square) kilometres: float64[n].
 
-        In (squared) units of the coordinates, or (square) kilometres.
+        Boxes, array-like[n, 2], are half-open but at the domain's upper border.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         cells, sizes = self._sizes(low, high)
@@ -70,10 +70,7 @@ class Map(ABC):
         return np.asarray(np.bincount(cells, weights=sizes, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Uniform points inside each cell, in order: float64[sum of counts, 2].
-
-        ParameterError for points in a cell outside the domain.
-        """
+        """Uniform points, box by box: float64[sum of counts, 2]; ParameterError for a box outside the domain."""
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
         cells, sizes, draw = self._samplers(low, high, numbers)
@@ -85,15 +82,15 @@ class Map(ABC):
 
 
 class Polygons(Map):
-    """Covers polygons; cells have the area inside them as measure, and points are sampled uniformly.
+    """Covers polygons, measured by area.
 
     Parameters
     ----------
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
         Public.  Overlapping polygons count once.
     geographic : bool
-        True for degrees, x = longitude, y = latitude; areas are then in square kilometres.  A uniform density is
-        uniform in (x, y), as in PHDStream's code.
+        True for degrees, x = longitude, y = latitude; areas are then in square kilometres.  Points are uniform in
+        (x, y), as in PHDStream's code.
 
     Attributes
     ----------
@@ -105,7 +102,7 @@ class Polygons(Map):
     Raises
     ------
     ParameterError
-        For invalid polygons, or ones that are not geographic as declared; without shapely.
+        For invalid polygons, for other coordinates than `geographic` states, without shapely.
 
     Examples
     --------
@@ -138,7 +135,7 @@ class Polygons(Map):
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The small polygons for a state file; cut again they would differ."""
+        """The small polygons, because cut again they would differ."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -148,7 +145,7 @@ class Polygons(Map):
         }
 
     def identity(self) -> dict[str, object]:
-        """The small polygons for noise keys, uncompressed: zlib's bytes vary."""
+        """The small polygons, uncompressed, because zlib's bytes vary."""
         shapely = load("shapely")
         return {
             **values_of(self, *CORNERS),
@@ -159,7 +156,7 @@ class Polygons(Map):
     def from_description(
         cls, parts: bytes, lower: Json, upper: Json, geographic: bool, plane_area: float
     ) -> Polygons:
-        """The area restored from :meth:`describe`; ValueError if it is invalid."""
+        """Restore the domain of :meth:`describe`; ValueError if invalid."""
         shapely = load("shapely")
         try:
             collection = shapely.from_wkb(parts)
@@ -212,7 +209,7 @@ class Polygons(Map):
 
     @cached_property
     def _grid(self) -> tuple[NDArray[np.bool_], Integers, Integers]:
-        """True for cells inside one polygon; borders of each cell in the list of near polygons, and that list."""
+        """True for cells inside one polygon; each cell's borders in the list of near polygons; that list."""
         shapely = load("shapely")
         step = (self.upper - self.lower) / _GRID
         i, j = np.divmod(np.arange(_GRID * _GRID), _GRID)
@@ -260,7 +257,7 @@ _GRID = 64
 
 @dataclass
 class _Cut:
-    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]."""
+    """Polygons inside a cell; after a draw, their triangles, float64[n, 3, 2]."""
 
     pieces: Geometries
     triangles: Floats = field(default_factory=lambda: np.empty((0, 3, 2)))
@@ -284,30 +281,29 @@ def _triangulate(cuts: list[_Cut]) -> None:
 
 
 class Network(Map):
-    """Covers lines; cells have the length inside them as measure, and points are sampled uniformly along it.
+    """Covers lines, measured by length.
 
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
-        Public.  A graph's edges are their ``geometry``, or straight between nodes with ``x`` and ``y`` (as OSMnx
-        writes them).  Coinciding lines count once.
+        Public.  A graph's edges are their ``geometry``, or straight between nodes with ``x`` and ``y`` (as of OSMnx).
+        Coinciding lines count once.
     geographic : bool
         As for :class:`Polygons`; lengths are then in kilometres.
     tolerance : float, optional
-        Greatest distance from a line at which a point is accepted; by default rounding.  :meth:`snap` moves points
-        onto the lines.
+        Greatest distance of an accepted point from a line; by default rounding error.
 
     Attributes
     ----------
     lower, upper : float64[2]
-        Bounding box; a side without extent gets that of the other.
+        Bounding box; a side without extent gets the other's.
     length : float
         In units of the coordinates, or kilometres.
 
     Raises
     ------
     ParameterError
-        If no line has a length, or they are not geographic as declared; without shapely.
+        If no line has a length, for other coordinates than `geographic` states, without shapely.
 
     Examples
     --------
@@ -396,10 +392,7 @@ class Network(Map):
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """Nearest point on the lines to each point: float64[n, 2].
-
-        Points move independently, so adjacent streams stay adjacent: use it before publishing.
-        """
+        """Nearest point on the lines to each point: float64[n, 2]; adjacent streams stay adjacent."""
         table = as_points(points, "points", 2)
         nearest = self._tree.nearest(load("shapely").points(table * self._scales))
         steps = self._steps[nearest] * self._scales
@@ -411,7 +404,7 @@ class Network(Map):
         return snapped
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Integers, Floats, Floats]:
-        """Cell, segment, and both ends in [0, 1] of segments clipped to cells (Liang and Barsky 1984)."""
+        """Cell, segment and ends in [0, 1] of segments clipped to cells (Liang and Barsky 1984)."""
         shapely = load("shapely")
         boxes = shapely.box(*(low * self._scales).T, *(high * self._scales).T)
         cells, segments = self._tree.query(boxes)
@@ -464,7 +457,7 @@ def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
 
 
 def load(module: str) -> ModuleType:
-    """A module of the extra ``geo``; ParameterError with the install command."""
+    """Import a module of the extra ``geo``; else ParameterError."""
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
@@ -473,7 +466,7 @@ def load(module: str) -> ModuleType:
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
-    """Valid simple geometries of these kinds, without Z; else ParameterError."""
+    """Check geometries of these kinds; return simple ones, without Z."""
     shapely = load("shapely")
     accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
     if not isinstance(geometry, shapely.Geometry):
@@ -502,7 +495,7 @@ def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Ge
 
 
 def simple_geometries(geometries: Geometries) -> Geometries:
-    """Points, lines and polygons of nested geometries: object[n]."""
+    """Split nested geometries into points, lines and polygons: object[n]."""
     shapely = load("shapely")
     simple = shapely.get_parts(geometries)
     # A GeoJSON collection of features holds multi-part geometries.
@@ -512,7 +505,7 @@ def simple_geometries(geometries: Geometries) -> Geometries:
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
-    """Factors, float64[2], from coordinates to the plane of measurement: 1, or kilometres at the middle latitude."""
+    """Factors of coordinates, float64[2]: 1, or kilometres at the middle latitude."""
     if not geographic:
         return np.ones(2)
     greatest = np.array([180.0, 90.0]) + TOLERANCE
@@ -526,7 +519,7 @@ def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
 
 
 def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Corners from a state file; else ValueError."""
+    """Check corners of a state file; else ValueError."""
     if (
         lower.shape != (2,)
         or upper.shape != (2,)
@@ -537,9 +530,9 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
-    """Indices of pieces, ``counts`` for each cell, drawn by `weights`; ParameterError for a cell without pieces.
+    """Draw indices of pieces by `weights`, ``counts`` for each cell; ParameterError for a cell without pieces.
 
-    `cells` is the cell of each piece, ascending.
+    `cells` holds the cell of each piece, ascending.
     """
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))
@@ -564,25 +557,18 @@ _CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') conv
 
 
 def read_domain(path: str | Path) -> tuple[Domain, str]:
-    """Read a domain from a GeoJSON file, and a digest of its text.
+    """Read a domain from a GeoJSON file; return it with the SHA-256 of the text.
 
     Parameters
     ----------
     path : str or Path
-        Public; geometry, feature or collection in degrees, longitude first (RFC 7946).  Polygons make an area,
-        repaired by ``shapely.make_valid``; lines make a network.
-
-    Returns
-    -------
-    domain : Polygons or Network
-        Geographic.
-    digest : str
-        SHA-256 of the text.
+        Public; geometry, feature or collection in degrees, longitude first (RFC 7946).  Polygons, repaired by
+        ``shapely.make_valid``, make a :class:`Polygons`, lines a :class:`Network`, both geographic.
 
     Raises
     ------
     DataError
-        If the file is absent, no GeoJSON, or without a valid area or network.
+        If the file is absent, not GeoJSON, or holds something else.
     ParameterError
         If shapely is not installed.
     """

@@ -1,4 +1,4 @@
-"""PHDStream (2024): private synthetic points that follow a set through additions and removals; ``docs/points.md``."""
+"""PHDStream (2024): synthetic points that follow additions and removals (``docs/points.md``)."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ MAX_FRACTION, MAX_SCALE = 0.5, 2**40
 
 
 def split_total(epsilon: float, fraction: float) -> tuple[float, float]:
-    """Epsilon of the count of all points, and of the cells."""
+    """Epsilon of the count of all points, and the rest."""
     total = fraction * epsilon
     return total, remainder(epsilon, total)
 
 
 @dataclass(frozen=True)
 class TotalCount:
-    """State of the count of all points: steps, noisy result, counter row (secret)."""
+    """State of the count of all points; the counter's ``row`` is secret."""
 
     steps: Annotated[int, Whole(0, MAX_COUNT)] = 0
     released: Annotated[int, Whole(-MAX_COUNT, MAX_COUNT)] = 0
@@ -78,13 +78,13 @@ class TotalCount:
 
 @dataclass(frozen=True)
 class TotalCounter:
-    """Counter of all points, with epsilon for one event."""
+    """Counter of all points; ``epsilon`` is for one event."""
 
     epsilon: Fraction
 
     @classmethod
     def of_fraction(cls, epsilon: float, sensitivity: int, fraction: float) -> TotalCounter | None:
-        """Counter for `sensitivity` events of a person, with this `fraction` of epsilon; None if it is 0."""
+        """Counter with this `fraction` of epsilon for `sensitivity` events of a person; None if 0."""
         if not fraction:
             return None
         made = cls(Fraction(split_total(epsilon, fraction)[0]) / sensitivity)
@@ -106,7 +106,7 @@ class TotalCounter:
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, released: int, steps: int, counted: int, variance: float) -> float:
-        """Points to add to the cells' sum `counted` (least squares), given this count's result after `steps`."""
+        """Points to add to the cells' sum `counted` (least squares), given `released` after `steps`."""
         own_variance = self.variance * COUNTER.open_draws(steps)
         return (released - counted) * (variance / (variance + own_variance)) if variance > 0.0 else 0.0
 
@@ -122,7 +122,7 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """State of a publisher: ``tree`` is the last release, ``chain`` the secret hash of the input that binds noise."""
+    """``tree`` is the last release, ``chain`` the secret hash of the input that binds noise."""
 
     n_steps: Annotated[int, Whole(0, MAX_STEPS)] = 0
     tree: Annotated[Tree | None, RELEASED] = None
@@ -133,7 +133,7 @@ S = TypeVar("S", bound=PointState)
 
 
 class PointMachine(Machine[S], Generic[S]):
-    """Transition function on batches of points; subclasses are :class:`PointParameters` too."""
+    """Transition function; subclasses are :class:`PointParameters` too."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
 
@@ -167,7 +167,7 @@ class PointMachine(Machine[S], Generic[S]):
 
 
 class PointPublisher(Publisher[S]):
-    """Publisher of points, with its parameters as attributes."""
+    """Publishes points; its parameters are attributes."""
 
     _machine: PointMachine[S]
     domain: Domain
@@ -218,24 +218,24 @@ class PointPublisher(Publisher[S]):
         Parameters
         ----------
         added, removed : array-like, n rows of d numbers, optional
-            Points that appear and disappear; None for none.
+            Points that appear and disappear.
 
         Returns
         -------
         float64[N, d]
-            Synthetic points: uniform in each cell of :attr:`tree`, N unbiased for :attr:`total`.
+            Synthetic points, uniform in each cell of :attr:`tree`; N is unbiased for :attr:`total`.
 
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension, or outside the domain; nothing is consumed.
+            For points that are not finite, of another dimension or outside the domain; nothing is consumed.
         """
         self.advance(added, removed)
         return self.sample()
 
     @single_caller
     def advance(self, added: Values | None, removed: Values | None = None) -> None:
-        """Consume one batch as :meth:`step` does, without drawing points."""
+        """Consume one batch as :meth:`step`, without drawing points."""
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
@@ -244,18 +244,18 @@ class PointPublisher(Publisher[S]):
         return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Number of points in boxes: see :meth:`ReleasedTree.count`."""
+        """Count points in boxes as :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals for true counts: see :meth:`ReleasedTree.interval`.
+        """Intervals as of :meth:`ReleasedTree.interval`.
 
-        StateError if points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
+        StateError if the noise of counts is unknown, as of :class:`fastdp.AdaptivePHDStream`.
         """
         return self.tree.interval(lower, upper, confidence)
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
-        """Standard errors of :meth:`count`: see :meth:`ReleasedTree.std_error`."""
+        """Standard errors of :meth:`count`, as of :meth:`ReleasedTree.std_error`."""
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
@@ -263,18 +263,18 @@ class PointPublisher(Publisher[S]):
 
 
 def cells_and_counts(decisions: float, counts: float, where: str = "") -> Guarantee:
-    """Guarantee of PrivTree: epsilon `decisions` for its cells, `counts` for their counts."""
+    """Guarantee of PrivTree with epsilon `decisions` for cells, `counts` for their counts."""
     cells = event_guarantee(decisions, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
     return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), counts).of(f"{where}counts"))
 
 
 def in_halves(epsilon: float) -> Guarantee:
-    """Guarantee of PrivTree: half of `epsilon` for cells, half for their counts."""
+    """Guarantee of PrivTree with half of `epsilon` each."""
     return cells_and_counts(epsilon / 2, epsilon / 2)
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for `events` events, which enter cells and, with a `total_epsilon`, the count of all points."""
+    """Guarantee for `events` events, in cells and, with a `total_epsilon`, in the count of all points."""
     if total_epsilon:
         cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
     if events == 1:
@@ -292,7 +292,7 @@ def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
 
 
 def cell_budgets(epsilon: float, total_share: float) -> tuple[float, float]:
-    """Epsilon of the cells' decisions, and of their counts."""
+    """Epsilon of decisions, and of the cells' counts."""
     rest = split_total(epsilon, total_share)[1]
     cells = CELLS * rest if total_share else rest / 2
     return cells, remainder(rest, cells)
@@ -300,7 +300,7 @@ def cell_budgets(epsilon: float, total_share: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class PHDState(PointState):
-    """State: ``kept`` is the tree for the next step, ``drawn`` the number of cells' counts (0 without a total)."""
+    """``kept`` is the tree for the next step, ``drawn`` the number of cells' counts (0 without a total)."""
 
     kept: Annotated[KeptTree, KEPT]
     total: TotalCount = field(default_factory=TotalCount)
@@ -309,7 +309,7 @@ class PHDState(PointState):
 
 @dataclass(frozen=True)
 class CounterKind(Kind):
-    """Kind of a parameter that is a counter or its name."""
+    """Kind of a counter or its name."""
 
     def check(self, name: str, value: object) -> Counter:
         if isinstance(value, str):
@@ -380,16 +380,16 @@ class PHDStream(PointPublisher[PHDState]):
     Parameters
     ----------
     domain : Domain
-        The public region, such as ``fastdp.points.Box(lower, upper)``.
+        Public region, such as ``fastdp.points.Box(lower, upper)``.
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
-        where one that settles is not), ``"binary"`` (1,024 activations a tree), or another one.
+        Counter of each cell: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here, unlike one
+        that settles), ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
         D: depth of the smallest cells; ``fan_out`` to the power of D is at most 2^62.
     fan_out : int
-        beta: equal children of a cut cell, along one axis; the axes take turns, the first one first.
+        beta: equal children of a cut cell, along one axis; the axes take turns.
     sensitivity : int
         k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
     threshold : float
@@ -397,13 +397,13 @@ class PHDStream(PointPublisher[PHDState]):
     score : str
         ``"repaired"``, or ``"paper"`` for comparison only: its guarantee states the much larger epsilon that holds.
     retention : int
-        Steps for which a cell that is not cut remembers its children's counts; memory grows with it.
+        Steps for which an uncut cell remembers its children's counts; memory grows with it.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted. 0 is the paper's,
         with five times the total's error.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
-        its bounding box, and on a network to the nearest road.
+        its bounding box, on a network to the nearest road.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -441,7 +441,7 @@ class PHDStream(PointPublisher[PHDState]):
 
     @property
     def n_nodes(self) -> int:
-        """Cells in memory, kept ones included."""
+        """Number of cells in memory, kept ones included."""
         return self._state.kept.tree.first.size
 
     @property

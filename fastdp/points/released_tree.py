@@ -1,4 +1,4 @@
-"""Released tree of cells with counts; and PrivTree (Zhang et al. 2016; PHDStream Algorithm 5), which releases one."""
+"""A released tree of cells, and PrivTree, which releases one (Zhang et al. 2016; PHDStream Algorithm 5)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Counts: TypeAlias = float | Floats
 
 
 class ReleasedTree:
-    """Holds disjoint cells that cover the domain, each with a private count; all of it is public.
+    """Holds disjoint cells that cover the domain, each with a private count.
 
     Attributes
     ----------
     lower, upper : float64[n, d]
-        The cells (leaves), in units of the points.
+        Corners of the cells, in units of the points.
     counts : float64[n]
         0 or more; they sum to :attr:`total`.
     depths : int64[n]
         Number of cuts that made each cell.
     domain : Domain
-        The region covered.
+        Covered region.
 
     Examples
     --------
@@ -73,17 +73,16 @@ class ReleasedTree:
 
     @property
     def total(self) -> float:
-        """Estimated number of points in the domain."""
+        """Estimated number of points."""
         return float(self._counts[0])
 
     def __repr__(self) -> str:
         return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
 
     def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
-        """Draw synthetic points, uniform in the domain inside each cell (Eq. 5): float64[N, d], cell by cell.
+        """Draw synthetic points, uniform in each cell (Eq. 5): float64[N, d], cell by cell.
 
-        Counts are rounded up with the probability of their fraction, so N is unbiased for :attr:`total`.  `generator`
-        need not be secret.  StateError if the points do not fit in memory: :meth:`count` draws none.
+        N is unbiased for :attr:`total`; `generator` need not be secret.  StateError if memory is too small.
         """
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
@@ -100,13 +99,12 @@ class ReleasedTree:
         Parameters
         ----------
         lower, upper : array-like, d numbers or q rows of d
-            Corners; cells are half-open, so a road along a box's upper side is not in it.  Outside the domain counts
-            0.
+            Corners; boxes are half-open, so a road along the upper side is not in them.  Outside the domain counts 0.
 
         Raises
         ------
         DataError
-            For corners that are not finite, not of d coordinates, or not equally many.
+            For corners that are not finite, of another dimension, of unequal number or in another order.
         """
         low, high, one = self._boxes(lower, upper)
         out = np.empty(low.shape[0])
@@ -119,8 +117,8 @@ class ReleasedTree:
     def std_error(self, lower: Values, upper: Values) -> Counts:
         """Root mean square error of :meth:`count`, by a model: float, or float64[q].
 
-        Points of a cut cell, and those its noise may hide, may be anywhere in it; gain and bias of consistency are
-        ignored.  StateError if the noise is unknown.
+        Points of a cell that a box cuts, and points that its noise hides, may be anywhere in it; effects of
+        consistency are ignored.  StateError if the noise is unknown.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
@@ -136,7 +134,7 @@ class ReleasedTree:
         return float(errors[0]) if one else errors
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals for true counts, (low, high), not below 0, by the model of :meth:`std_error`."""
+        """Intervals (low, high) for true counts, not below 0, by the model of :meth:`std_error`."""
         level, answer = checked_confidence(confidence), self.count(lower, upper)
         half = MODEL_WIDTH * wider_quantile(level) * self.std_error(lower, upper)
         return np.maximum(answer - half, 0.0), answer + half
@@ -175,7 +173,7 @@ class ReleasedTree:
     def _add_inside(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
     ) -> tuple[Integers, Integers]:
-        """Add `numbers` of cells inside each box to `out`; returns box and leaf of the cells it cuts."""
+        """Add `numbers` of cells inside each box to `out`; return box and leaf of cut cells."""
         stack: Integers = np.empty(self._tree.first.size + 1, np.int64)
         tree, capacity = (self._fan_out, self._tree.first, numbers, self._lower, self._upper), 0
         while True:
@@ -199,14 +197,14 @@ class PrivTreeParameters(PointParameters):
 
 
 class PrivTree:
-    """Releases one set of points, once; half of epsilon for the cells, half for their counts.
+    """Releases one set of points, once, with half of epsilon for cells and half for counts.
 
     Parameters
     ----------
     domain, max_depth, fan_out, threshold, outside, seed, key
         As for :class:`fastdp.PHDStream`.
     epsilon : float
-        Privacy loss for one point that is present or absent.
+        Privacy loss for the presence of one point.
 
     Notes
     -----
@@ -259,7 +257,7 @@ class PrivTree:
 
     @single_caller
     def fit(self, points: Values) -> ReleasedTree:
-        """Release the decomposition of these points (n rows of d numbers), once.
+        """Release a tree of these points, n rows of d numbers, once.
 
         Raises
         ------

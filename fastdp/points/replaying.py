@@ -1,4 +1,4 @@
-"""Tables of events replayed in batches: synthetic points that follow them through time."""
+"""Replay tables of events as synthetic points."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SHOWN = 4
 class SyntheticPoints:
     """Holds the synthetic points after each batch of :func:`replay`.
 
-    ``batches``: float64[N, 2] each; ``names``: of the columns; ``guarantee``: of all together; ``total``: points in
-    the last batch, estimated; ``cells``: of a few batches, for a picture.
+    ``batches``: float64[N, 2] each; ``names``: of both columns; ``guarantee``: of all together; ``total``: estimated
+    number of points after the last batch; ``cells``: of a few batches, for a picture.
 
     Examples
     --------
@@ -59,13 +59,13 @@ class SyntheticPoints:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of a file: the number of the batch, and both coordinates."""
+        """Columns of a file: number of the batch, both coordinates."""
         numbers = np.repeat(np.arange(len(self.batches)), [len(batch) for batch in self.batches])
         x, y = np.concatenate(self.batches).T
         return {"batch": numbers, self.names[0]: x, self.names[1]: y}
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the points of all batches to a file, as :meth:`fastdp.Release.write` does: batch, x and y."""
+        """Write :attr:`columns` to a file as :meth:`fastdp.Release.write` does."""
         facts = {"fastdp": __version__, "batches": len(self.batches), "guarantee": self.guarantee.to_dict()}
         writing.write_columns(self.columns, facts, path, overwrite=overwrite)
 
@@ -110,9 +110,9 @@ def replay(
         Columns, by name or zero-based number; ``event`` has 1 for a point that appears and -1 for one that
         disappears.  By default the usual names are looked for; without events all points appear.
     batch : int, str or timedelta
-        A length of time, "90s", "15min", "6h", "1d" or "1w": batches begin at its multiples, counted from 1970 in
-        UTC, and the first and the last that hold events count as public.  Or a number of events, in their order:
-        which batch an event is in is then public too, as the guarantee is for one event while others stay in theirs.
+        A length of time, "90s", "15min", "6h", "1d" or "1w": batches begin at its multiples from 1970 in UTC, and the
+        first and last with events count as public.  Or a number of events in order: the batch of each event is then
+        public too, because the guarantee is for one event while the others stay in theirs.
     initial : float
         Share of the events that make up the first batch, 0 to less than 1.
     sort : bool
@@ -153,7 +153,7 @@ def replay(
 
 
 def _in_order(where: str, events: Events, *, sort: bool) -> Events:
-    """Events by time; DataError if unsorted without `sort`."""
+    """Events in the order of time; DataError if unsorted without `sort`."""
     if events.times is None or not np.any(back := np.diff(events.times) < 0):
         return events
     if not sort:
@@ -165,7 +165,7 @@ def _in_order(where: str, events: Events, *, sort: bool) -> Events:
 
 
 def _cut(where: str, events: Events, publisher: PointPublisher[Any], cuts: Cuts) -> list[Batch]:
-    """Events cut into batches; DataError for points outside the domain unless the publisher clips."""
+    """Cut events into batches; DataError for points outside the domain unless the publisher clips."""
     count = len(events.points)
     if not count:
         raise DataError(f"{where}: empty, holds no points")

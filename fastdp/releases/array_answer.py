@@ -1,7 +1,4 @@
-"""One answer from all that was released of a finished array: levels, sums, total and intervals that agree.
-
-Post-processing; the model and its measured coverage: ``docs/streams_proofs.md``.
-"""
+"""One answer from all numbers released of an array; the model and its coverage: ``docs/streams_proofs.md``."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ RAMP = 0.6
 
 
 class _Solved(NamedTuple):
-    """Levels of the pieces between `edges`, sums before each edge, and the kernel's ``numbers``.
+    """Levels between `edges`, sums before each edge, and the kernel's ``numbers``.
 
-    ``plain``: levels without limits, and their sums: without the bias of those at 0.
+    ``plain``: levels and sums without the limit at 0 and its bias.
     """
 
     edges: Indices
@@ -44,7 +41,7 @@ class _Solved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArrayAnswer:
-    """The answer of :func:`fastdp.release`, from the numbers that it released; sums are in units of `scale`."""
+    """Answer of :func:`fastdp.release`; sums are in units of `scale`."""
 
     #: `size`, `block`: number of values, and of those in a block (the last one may be shorter).
     size: int
@@ -98,7 +95,7 @@ class ArrayAnswer:
         return edges
 
     def _smoothed(self, edges: Indices, sums: Floats) -> tuple[Indices, Floats]:
-        """Levels of blocks, with waves of a public season if sums show it, and the edges of their pieces."""
+        """Levels of blocks, with waves of a public season, and their edges."""
         lengths, noise = np.diff(edges), float(self.variances[0])
         if self.season is not None:
             waves = find_waves(edges, sums, np.full(sums.size, noise), np.empty(0), self.size, self.season)
@@ -113,7 +110,7 @@ class ArrayAnswer:
 
     @property
     def values(self) -> Floats:
-        """The level of each value: float64[size]."""
+        """Level of each value: float64[size]."""
         edges, levels = self._solved[:2]
         return np.repeat(levels * self.scale, edges[1:] - edges[:-1])
 
@@ -135,12 +132,12 @@ class ArrayAnswer:
 
     @property
     def cuts_off(self) -> bool:
-        """True if sums clipped to a public theta are certainly near it."""
+        """True if clipped sums are certainly near a public theta."""
         missing = self.total - CUT_OFF * self.threshold * self.size
         return self.clips and missing > CERTAIN * float(np.sqrt(self.variances[2]))
 
     def interval(self, first: Indices, last: Indices, confidence: float) -> tuple[Floats, Floats]:
-        """Ends, (low, high), for the true sums over [first, last)."""
+        """Ends (low, high) about the true sums over [first, last)."""
         level = checked_confidence(confidence)
         wide = WIDTH * wider_quantile(level) / wider_quantile(0.95)
         numbers = self._solved.numbers
@@ -179,7 +176,7 @@ class ArrayAnswer:
         return errors
 
     def _tail(self, end: float, wide: float) -> tuple[float, float, float]:
-        """Mean of the sum above theta, and its ends: `end` of the posterior, above at least `wide` deviations."""
+        """Mean of the sum above theta, and its ends."""
         if self.threshold >= self.bound:
             return 0.0, 0.0, 0.0
         numbers, v_total = self._solved.numbers, float(self.variances[2])
@@ -198,7 +195,6 @@ class ArrayAnswer:
         return mean, min(low, mean), max(high, min(missing + wide * sd, beyond), mean)
 
     def _noise(self, lengths: Indices) -> Floats:
-        """Noise variance of the sums used by a range."""
         numbers, count = self._solved.numbers, max(self.sums.size, 1)
         v_clipped, v_block = float(numbers[kernel.V_CLIPPED]), float(self.variances[0])
         used = lengths * (count / self.size)
@@ -213,7 +209,7 @@ class ArrayAnswer:
         return least
 
     def _cut(self, first: Indices, last: Indices, wide: float, body: float) -> tuple[Floats, Floats]:
-        """Sums that may hide in the blocks that a range cuts, on either side; `body`: part of a level below theta."""
+        """Sums that may hide in cut blocks on either side."""
         edges, theta = self._edges, self.threshold
         lengths, count = np.diff(edges), max(self.sums.size, 1)
         levels = np.diff(self._before(edges)) / lengths
@@ -240,12 +236,11 @@ class ArrayAnswer:
         return down, up
 
     def scaled(self, shift: int) -> ArrayAnswer:
-        """The answer times 2^`shift`."""
         return replace(self, scale=float(np.ldexp(self.scale, shift)))
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Name and text of what was chosen, for prints."""
+        """Names and texts of all choices, for prints."""
         count = max(self.sums.size, 1)
         chosen = "number of blocks" in dict(self.shares)
         few = f"n epsilon = {self.amount:.3g} buys the total alone"

@@ -1,6 +1,6 @@
-"""Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
+"""Intervals: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Post-processing; derivations and measured coverage: ``docs/streams_proofs.md``.
+Derivations and measured coverage: ``docs/streams_proofs.md``.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
-    """:func:`laplace_sum_quantile` of each count, as float64[q]."""
+    """:func:`laplace_sum_quantile` of each count: float64[q]."""
     distinct = np.unique(counts)
     found = _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))
     return found[np.searchsorted(distinct, counts)]
 
 
 class DrawnNoise(NamedTuple):
-    """Discrete Laplace of this scale in grid steps, or discrete Gaussian of this sigma."""
+    """Discrete Laplace of this scale, or Gaussian of this sigma, in steps."""
 
     scale: Fraction | float
     gaussian: bool = False
@@ -66,7 +66,7 @@ class DrawnNoise(NamedTuple):
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
-        """Half-widths of intervals for sums of so many draws, in steps: float64[q]; of Gaussian ones a step wider."""
+        """Half-widths, in steps, for sums of so many draws: float64[q]."""
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
         level = NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
@@ -91,12 +91,12 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
 MODEL_WIDTH = 1.25
 #: Mean of the sum beyond theta that is allowed for, over theta and the number of values that its rule leaves above
 #: it: theta over HEAVY released means, because a theta far above the mean says that the tail is heavy; between the
-#: least and the most.  Chosen likewise.
+#: least and the most.  Chosen on the same streams.
 LEAST_EXCESS, MOST_EXCESS, HEAVY = 1.5, 4.0, 6.5
-#: Of values that the noise of theta's choice hides, that mean is a part of what the bound leaves: all of it at 95 %.
+#: Of values that the noise of theta's choice hides, that mean is a part of the bound less theta: all of it at 95 %.
 UNSEEN = 3.0
 #: Where a part of the stream, of so many, has a larger mean than the first, or than so many deviations of its noise,
-#: what lies beyond theta is taken to grow by the power TAIL of the ratio.
+#: the sum beyond theta is taken to grow by the power TAIL of the ratio.
 PARTS, CERTAIN, TAIL = 64, 2.0, 2.0
 TINY = 1e-100
 
@@ -138,7 +138,7 @@ class SumNoise:
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
     def excess(self, thresholds: Floats | float, mean: float, chosen: float) -> Floats:
-        """Mean of a value beyond these thresholds that is allowed for; `mean`: of a released value."""
+        """Allowed mean of a value beyond these thresholds."""
         room = self.bound - thresholds
         heavy = thresholds / np.maximum(HEAVY * mean, thresholds / MOST_EXCESS)
         sizes = np.clip(LEAST_EXCESS * room, 0.0, thresholds * np.maximum(heavy, LEAST_EXCESS))
@@ -163,23 +163,23 @@ def hidden_beyond(
     share: float,
     resolved: bool = True,
 ) -> Floats:
-    """Means beyond theta that are allowed for in each block, at least `rates`: more where released levels rose.
+    """Means beyond theta allowed for in each block, at least `rates`: more where released levels rose.
 
     Parameters
     ----------
     rates : float64[J] or float
         Of a stream like its hold-out.
     levels, sure : float64[J]
-        Mean of a value in each block in thetas, and what it is at least.
+        Mean of a value in each block, in thetas, and its least.
     lengths : int64[J]
     room : float64[J] or float
-        What the bound leaves above theta.  Of each theta that a block holds so much may be missing at most.
+        Bound less theta.
     deviation : float
         Of a block's noise, in thetas.
     share : float
-        Of values like the hold-out's above theta, at most.
+        Largest share of values above theta.
     resolved : bool
-        False if the hold-out's values may all have been above theta.
+        False if all of the hold-out's values may be above theta.
     """
     before = np.cumsum(lengths) - lengths
     part = PARTS * before // max(int(lengths.sum()), 1)
@@ -234,7 +234,7 @@ def wider_quantile(confidence: float) -> float:
 
 
 def counter_draws(first: Indices, last: Indices) -> Indices:
-    """Number of nodes that differ between a binary counter's sums after `first` and after `last` values: int64[q]."""
+    """Nodes that differ between two sums of a binary counter: int64[q]."""
     # A sum is one node for each binary digit 1; nodes of digits above the highest difference are the same.
     below = np.bitwise_or.reduce([(first ^ last) >> np.int64(shift) for shift in range(63)])
     draws: Indices = np.bitwise_count(first & below).astype(np.int64) + np.bitwise_count(last & below)
@@ -242,7 +242,7 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 
 
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
+    """Variance of sums of consistent leaves [first, last), in a node's: float64[q].
 
     From the covariance of ToPS Appendix C, (A^T A)^-1, with averages over blocks of b^j leaves.
     """
@@ -270,7 +270,7 @@ def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """Variance of sums of correlated noise over [first, last), in variances of a draw."""
+    """Variance of sums of correlated noise over [first, last), in draws'."""
     epoch = noise.epoch
     starts, stops = first // epoch, last // epoch
     same = starts == stops
@@ -309,7 +309,7 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden in blocks that a range cuts, number of full ones, sum of squared fractions cut: [q] each."""
+    """Variance hidden in cut blocks, number of full ones, squares cut: [q] each."""
     closed = edges.size - 1
     blocks = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
     inside = blocks[0] == blocks[1]
@@ -330,7 +330,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """Variance per value hidden in blocks of this length, from their released sums."""
+    """Variance per value hidden in blocks, by their released sums."""
     drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.

@@ -1,4 +1,4 @@
-"""Figures, and pictures of estimates with intervals; need matplotlib (extra ``plot``)."""
+"""Figures, and pictures of estimates with intervals (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def band(
 
 
 def tidy(ax: Axes) -> None:
-    """Draw a faint grid, and hide the top and right frame."""
+    """Draw a faint grid, without top and right frame."""
     ax.grid(visible=True, color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -102,7 +102,7 @@ def draw_points(
     columns: Sequence[str],
     box: tuple[ArrayLike, ArrayLike],
 ) -> Figure:
-    """Rows of points, of each time a panel with its cells (PHDStream Figures 6 to 9); of many points every k-th."""
+    """Draw points and cells, a panel for each time (PHDStream Figures 6 to 9)."""
     low, high = (np.asarray(corner, float) for corner in box)
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
     figure = new_figure(PANEL * len(columns) + 0.4, PANEL * aspect * len(rows) + 0.5)

@@ -1,4 +1,4 @@
-"""Answers of a publisher's release, from values as it gave them or from all that was released, with intervals."""
+"""Answers of a publisher's release, from its values or from all that was released."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReleasedNodes:
     tree_values: int
 
     def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Sums from the fewest nodes of each range: float64[q] (ToPS section 3)."""
+        """Sums from the fewest nodes: float64[q] (ToPS section 3)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
@@ -54,7 +54,7 @@ class ReleasedNodes:
 
 
 def prefix_sums(values: Floats, borders: Indices, block: int) -> tuple[Indices, Floats]:
-    """Sums of streams between `borders` up to each multiple of `block`, and where those of each stream begin."""
+    """Sums up to each multiple of `block`, and each stream's first."""
     at: Indices = np.zeros(borders.size, np.int64)
     np.cumsum(np.diff(borders) // block + 1, out=at[1:])
     sums = np.empty(int(at[-1]))
@@ -64,7 +64,7 @@ def prefix_sums(values: Floats, borders: Indices, block: int) -> tuple[Indices, 
 
 @dataclass(frozen=True, eq=False)
 class PublishedAnswer:
-    """Sums and intervals of one stream: of its values if `online`, else of all that was released."""
+    """Sums and intervals of one stream, from its values or all released sums."""
 
     #: The values as published.
     published: Floats
@@ -77,7 +77,7 @@ class PublishedAnswer:
 
     @property
     def values(self) -> Floats:
-        """Values as all that was released tells them: float64[n]."""
+        """Values given all that was released: float64[n]."""
         if self.revision is not None:
             return self.revision.values(self.published.size)
         if self.block == 1:
@@ -125,7 +125,7 @@ class PublishedAnswer:
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, first: Indices, last: Indices) -> Floats:
-        """Root mean square errors, but for clipping."""
+        """Root mean square errors, without those of clipping."""
         if shift := self._shift:
             errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last), shift)
             return errors
@@ -133,7 +133,6 @@ class PublishedAnswer:
         return np.hypot(np.sqrt(bars.variances), self.sums_over(first, last) - bars.centre)
 
     def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
-        """Estimate the sum of values beyond theta."""
         if self.revision is not None:
             return self.revision.excess(noise, first, last)
         count = self.published.size
@@ -164,7 +163,6 @@ class PublishedAnswer:
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
     def _scaled(self, shift: int) -> PublishedAnswer:
-        """The answer times 2^`shift`."""
         factor, noise = math.ldexp(1.0, shift), self.noise
         return replace(
             self,
@@ -182,7 +180,7 @@ class PublishedAnswer:
         )
 
     def error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Describe noise and prediction errors of each sum, by kind of noise."""
+        """Noise and prediction errors of each sum, by kind of noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
@@ -222,7 +220,7 @@ class PublishedAnswer:
 
     @cached_property
     def hidden(self) -> tuple[Integers, Floats, float]:
-        """Block edges, how far values vary within each block, and in the open one."""
+        """Block edges, and how far values vary within blocks."""
         prefix = self._blocks_before
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
         if self.block == 1 or self.noise is None:
@@ -238,7 +236,7 @@ class PublishedAnswer:
         return prefix_sums(self.published, np.array([0, self.published.size]), self.block)[1]
 
     def _spread_before(self, stops: Integers) -> Floats:
-        """Sum up to each stop, with block means in place of values."""
+        """Sum up to each stop, by block means."""
         prefix = self._blocks_before
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)

@@ -1,4 +1,4 @@
-"""Positions of ranges as users give them: whole numbers in order, within a stream."""
+"""Ranges as users give them: integers in order, within a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
 
 
 def as_indices(name: str, values: object) -> Integers:
-    """Convert `values` to one row of integers, int64[q]; ParameterError about `name` if they are none."""
+    """`values` as integers, int64[q]; ParameterError about `name` if they are none."""
     row = as_array(values)
     if row is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")

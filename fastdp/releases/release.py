@@ -45,40 +45,40 @@ _UNSET: Indices = np.empty(0, np.int64)
 class Release:
     """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``).
 
-    Values, sums and intervals are one answer.  NumPy's functions take ``numpy.asarray(one)``.
+    Values, sums and intervals agree.  NumPy's functions take ``numpy.asarray(one)``.
 
     Attributes
     ----------
     values : float64[n_published]
-        The private stream, in units of the input; of many streams, one after another.
+        The private stream, in units of the input, or many one after another.
     offset : int
-        Index, in the input, of the first published value.
+        Index of the first published value in the input.
     thresholds : float64[streams]
-        Theta of each stream; if renewed the last one, if raised the highest.
+        Theta of each stream: the last one, or the highest if raised.
     guarantee : Guarantee
-        Privacy of the release, of all streams together.
+        Of all streams together.
     block : int
-        Values under one noisy sum.
+        Number of values of one noisy sum.
     nodes : ReleasedNodes or None
-        Sums of an inconsistent hierarchy, which then answer ranges.
+        Sums of an inconsistent hierarchy, which answer ranges.
     revisions : tuple of RevisedStream
-        The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
+        Revised streams of :class:`fastdp.Adaptive`.
     answers : tuple of ArrayAnswer
-        The numbers released of finished arrays (:func:`fastdp.release`), and the answer they give.
+        Released numbers of :func:`fastdp.release`, and their answer.
     online : bool
-        True if values are as a publisher gave them one after another; :attr:`revised` is the other answer.
+        True for values as published one after another; see :attr:`revised`.
     noise : SumNoise or None
-        Noise of the sums; None if unknown, as after a renewed threshold.
+        Noise of the sums; None if unknown.
     ids : int64[streams], or tuple of str, or None
-        Names of many streams in their noise keys.
+        Names of many streams.
     borders : int64[streams + 1]
         Stream i is ``values[borders[i]:borders[i + 1]]``.
     tree_borders : int64[streams + 1]
-        The trees of stream i, if nodes answer ranges.
+        The same of trees, if nodes answer ranges.
     source : FrameSource or None
-        The input frame or series, whose kind :attr:`frame` has.
+        Form of the input, which :attr:`frame` has too.
     noise_fingerprint : str or None
-        Name of the noise for a ledger; None for a simulation.
+        Identity of the noise for a ledger; None for a simulation.
 
     Examples
     --------
@@ -124,7 +124,6 @@ class Release:
         return "\n  ".join((self._title(), *lines))
 
     def _repr_html_(self) -> str:
-        """The first values, with their index in the input, or the first streams, with the sums of their values."""
         shown = range(min(len(self), SHOWN_ROWS))
         if self.ids is None:
             columns = ("index", "value")
@@ -173,7 +172,7 @@ class Release:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, stream: Any) -> Any:
-        """Release of one of many streams, by index or name; values of one stream, as of an array."""
+        """Release of one of many streams, or values of one."""
         if self.ids is None:
             return self.values[stream]
         if isinstance(stream, slice):
@@ -216,12 +215,12 @@ class Release:
 
     @property
     def revision(self) -> RevisedStream | None:
-        """The revised only stream, if blocks adapt to it."""
+        """The revised stream, if blocks adapt to it."""
         return self._only(self.revisions) if self.revisions else None
 
     @property
     def answer(self) -> ArrayAnswer | None:
-        """The released numbers of the only array, and the answer that they give."""
+        """Released numbers of the only array, with their answer."""
         return self._only(self.answers) if self.answers else None
 
     def _only(self, entries: Sequence[T]) -> T:
@@ -233,25 +232,24 @@ class Release:
 
     @validation.plain
     def sum(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
-        """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
+        """Private sums over [start, stop), in units of the input: float64[q].
 
         Parameters
         ----------
         starts, stops : int or int[q], or one or more of datetime, date and ISO text
-            Indices into the stream's published values; 0 <= start <= stop <= their number.  Of an input with times
-            also times, a value's being at least start and before stop.
+            Indices of published values, 0 <= start <= stop <= their number; of an input with times also times, start
+            <= time < stop.
         streams : int, str, int[q] or str[q], optional
-            Of many streams: each query's, by index or name.
+            Of many streams: that of each query, by index or name.
 
         Raises
         ------
         ParameterError
-            For indices that are not integers or times in order and in range, naming the first.
+            For the first index or time out of order or range.
         """
         return self._sums(*self._queries(starts, stops, streams))
 
     def _sums(self, whose: Indices, first: Indices, last: Indices) -> Floats:
-        """Sum values, or the nodes and blocks that answer in their place."""
         if self.ids is None:
             return self._reading.sums_over(first, last)
         if self.nodes is not None:
@@ -270,7 +268,6 @@ class Release:
 
     @cached_property
     def _reading(self) -> ArrayAnswer | PublishedAnswer:
-        """The answers of one stream."""
         if self.answer is not None:
             return self.answer
         base = self.values if self._base is None else self._base
@@ -280,12 +277,12 @@ class Release:
     def interval(
         self, starts: Values, stops: Values, confidence: float = 0.95, *, streams: Values | str | None = None
     ) -> tuple[Floats, Floats]:
-        """Interval, (low, high), for the true or the clipped sum over each [start, stop).  Post-processing.
+        """Ends (low, high) about the true or the clipped sum over each [start, stop).
 
         Parameters
         ----------
         starts, stops, streams
-            As for :meth:`sum`, whose answer lies in the interval.
+            As for :meth:`sum`, whose answer lies between the ends.
         confidence : float
             Above 0, at most 1 - 10^-9.
 
@@ -293,9 +290,9 @@ class Release:
         -----
         Of a finished array it is for true sums, by a model: a burst beyond the threshold may lie within the range or
         not.  Of a publisher's release it is exact on full blocks for values clipped to their block's theta
-        (consistent hierarchies: a bound), else by a model (``docs/streams.md``); high allows for values beyond a
-        theta that :class:`fastdp.thresholds.ScaleFree` or ``NoisyMax`` chose, not beyond any other.
-        StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
+        (consistent hierarchies: a bound), else by a model (``docs/streams_proofs.md``); high allows for values beyond
+        a theta that :class:`fastdp.thresholds.ScaleFree` or ``NoisyMax`` chose, not beyond any other. StateError for
+        unknown noise, of a renewed threshold or a foreign perturber.
         """
         return self._interval(*self._queries(starts, stops, streams), confidence)
 
@@ -307,7 +304,7 @@ class Release:
 
     @validation.plain
     def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
-        """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
+        """Root mean square error of :meth:`sum` without clipping: float64[q]."""
         return self._std_error(*self._queries(starts, stops, streams))
 
     def _std_error(self, whose: Indices, first: Indices, last: Indices) -> Floats:
@@ -318,7 +315,6 @@ class Release:
     def _each(
         self, whose: Indices, first: Indices, last: Indices, answer: Callable[..., Any], count: int = 1
     ) -> list[Floats]:
-        """Answer queries of many streams by each stream's own release."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             which = whose == stream
@@ -329,7 +325,7 @@ class Release:
     def _queries(
         self, starts: Values, stops: Values, streams: Values | str | None
     ) -> tuple[Indices, Indices, Indices]:
-        """Check queries and return stream, start and stop of each."""
+        """Checked queries: stream, start and stop of each."""
         indices: dict[str, object] = {"starts": starts, "stops": stops}
         if self.ids is not None:
             indices = {"streams": self._numbered(streams), **indices}
@@ -365,7 +361,6 @@ class Release:
         return whose, first, last
 
     def _published_before(self, name: str, moments: Integers, whose: Indices, source: FrameSource) -> Integers:
-        """Number of published values before each moment."""
         found, lengths = np.empty_like(moments), np.diff(self.borders) + self.offset
         for stream in np.unique(whose).tolist():
             which = whose == stream
@@ -377,7 +372,6 @@ class Release:
         return found
 
     def _numbered(self, streams: Values | str | None) -> object:
-        """Replace names of streams by their indices."""
         if streams is None:
             raise ParameterError("streams = None: expected each query's stream, by index or name")
         if isinstance(streams, str):
@@ -391,19 +385,19 @@ class Release:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the mean value over time, at most 1,000 points, with its 95 % interval: that of a revised line.
+        """Draw mean values over time, at most 1,000 points, with 95 % intervals (of the revised line, if any).
 
         Parameters
         ----------
         path : str or Path, optional
-            File of the picture; the suffix sets the format.
+            Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Receives the lines, and is returned.
+            Axes to draw on, which are returned.
 
         Raises
         ------
         ParameterError
-            If nothing was published, or for another suffix.
+            Without values, or for another suffix.
         StateError
             As for :meth:`interval`.
         ImportError
@@ -436,7 +430,7 @@ class Release:
         return axes
 
     def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
-        """Write the release of one stream to a file, with its offset, threshold and guarantee.
+        """Write one stream's release to a file, with offset, threshold and guarantee.
 
         Parameters
         ----------
@@ -445,7 +439,7 @@ class Release:
         columns : sequence of str
             "values", "revised" or both.
         overwrite : bool
-            True to replace a file.
+            True: replace a file.
 
         Raises
         ------
@@ -457,18 +451,18 @@ class Release:
         writing.write(self, path, columns=columns, overwrite=overwrite)
 
     def with_season(self, period: float) -> Self:
-        """Release with answers for a stream that repeats, if released sums show it.  Post-processing.
+        """Release with answers for a stream that repeats, if released sums show it.
 
         Parameters
         ----------
         period : float
-            Public: values after which the stream repeats, at least 2 (1,440 for days of minutes).  Seven times as
-            many (a week) are tried as well.
+            Public number of values after which the stream repeats, at least 2 (1,440 for days of minutes).  Seven
+            times as many (a week) are tried too.
 
         Raises
         ------
         ParameterError
-            If it is not of :func:`fastdp.release` or :class:`fastdp.Adaptive`.
+            Unless it is of :func:`fastdp.release` or :class:`fastdp.Adaptive`.
 
         Examples
         --------
@@ -496,7 +490,7 @@ class Release:
 
     @property
     def revised(self) -> Self:
-        """The release with the answer that everything released gives; itself if that is its own."""
+        """The release with the answer given everything released so far."""
         if not self.online:
             return self
         values = self._told
@@ -505,17 +499,16 @@ class Release:
 
     @property
     def _told(self) -> Floats:
-        """The values as all that was released tells them: float64[n]."""
+        """Values given all that was released: float64[n]."""
         if self.ids is not None:
             return np.concatenate([np.empty(0), *(one._told for one in self)])
         return self._reading.values
 
     @property
     def frame(self) -> Any:
-        """The streams in a data frame of the input's library, one row per value.
+        """A data frame of the input's library, one row per value.
 
-        Columns: id (of many streams), the input's time, which is public, or position, value, and revised if blocks
-        adapt.
+        Columns: id (of many streams), the input's public time or position, value, and revised if blocks adapt.
         """
         columns = {"values": self.values, **({"revised": self._told} if self.online and self.revisions else {})}
         if self.source is None:
@@ -524,7 +517,7 @@ class Release:
 
     @property
     def matrix(self) -> Floats:
-        """The values as float64[streams, length]; MissingError if lengths differ."""
+        """Values as float64[streams, length]; MissingError if lengths differ."""
         lengths = np.diff(self.borders)
         if lengths.size and (lengths != lengths[0]).any():
             raise MissingError(
@@ -534,6 +527,6 @@ class Release:
 
 
 def preview(values: Floats) -> str:
-    """First values and the last, for a repr."""
+    """First values and the last."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])

@@ -28,8 +28,8 @@ STEP = 1.0 / 8.0
 class _Smoothed(NamedTuple):
     """Blocks given all released sums: means, levels without the pattern, sums before.
 
-    `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
-    pattern's addition to the means; `waves`: the pattern.
+    `noises`: variances relative to the first theta's; `unit`: last theta over the first; `explained`: pattern's share
+    of means; `waves`: the pattern.
     """
 
     means: Floats
@@ -42,7 +42,7 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A step function of revised values that sums any range quickly."""
+    """A step function with fast sums of ranges."""
 
     edges: Integers
     means: Floats
@@ -96,7 +96,7 @@ class RevisedStream:
         return block_lengths.lengths_of_events(self.shape)
 
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
-        """Smooth the released sums backwards, with `explained` sums of waves taken off."""
+        """Smooth the released sums backwards, without `explained` waves."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
@@ -125,7 +125,7 @@ class RevisedStream:
 
     @cached_property
     def _grouped(self) -> list[tuple[int, int, float, float]]:
-        """By group: first block, end, what least squares add; noise variance of its two sums, relative to others."""
+        """First block, end, addition and relative noise variance of groups."""
         groups = []
         for last in np.flatnonzero(~np.isnan(self.groups)).tolist():
             begin, end = last + 1 - int(self.places[last]), last + 1
@@ -137,12 +137,12 @@ class RevisedStream:
 
     @cached_property
     def thetas(self) -> Floats:
-        """The threshold times each block's noise, in deviations of one draw; last that of the open block."""
+        """Threshold of each block by its noise, the open one last."""
         return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
-        """Compute revised block means, with waves if the sums show a season."""
+        """Revised block means, with waves if sums show a season."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -192,7 +192,7 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
-        """Return how far values vary within each block, and the open one's variance and growth."""
+        """How far values vary within blocks, and the open one's growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -211,7 +211,6 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
-        """Return released minus revised sums at each edge."""
         totals = self.totals.copy()
         for begin, end, moved, _ in self._grouped:
             totals[begin:end] += moved / (end - begin)
@@ -245,7 +244,7 @@ class RevisedStream:
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, draws, weight, model)
 
     def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
-        """Allowance for values beyond theta: the mean of what sums over [start, stop) lack, float64[q]."""
+        """Allowance for values beyond theta over [start, stop): float64[q]."""
         mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
         rates = noise.excess(self.thetas, mean, self.threshold)
         levels, lengths, room = self.means / self.thetas[:-1], np.diff(self.edges), noise.bound - self.thetas[:-1]
@@ -272,7 +271,6 @@ class RevisedStream:
 
     @property
     def means(self) -> Floats:
-        """Mean value in each block: float64[J]."""
         return self._smoothed.means
 
     def sums_before(self, stops: Integers) -> Floats:
@@ -284,7 +282,7 @@ class RevisedStream:
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means so that sums of many blocks stay near the released ones."""
+    """Keep sums of many blocks near the released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         complete = totals.size // size * size
@@ -333,7 +331,6 @@ class Sums:
     noises: Floats
 
     def pooled(self, least: float) -> Sums:
-        """Join neighbouring sums until each has at least `least` values."""
         at = np.arange(0.0, self.edges[-1], max(least, 1.0))
         kept = np.unique(np.append(np.searchsorted(self.edges, at), self.edges.size - 1))
         if kept.size == self.edges.size:
@@ -348,7 +345,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums of a periodic pattern over [0, point) at `points`, linear between them; the shortest period first."""
+    """Sums of a periodic pattern over [0, point), linear between `points`."""
 
     periods: tuple[float, ...]
     points: Floats
@@ -365,7 +362,7 @@ class Waves:
         return np.append(edges[block] + index * (lengths // parts)[block], edges[-1])
 
     def hidden(self, edges: Indices) -> Floats:
-        """Variance per value within each block that covers the pattern there: float64[J]."""
+        """Variance per value of the pattern within each block: float64[J]."""
         parts = self.split(edges)
         block = np.searchsorted(edges, parts[:-1], side="right") - 1
         before, block_sums, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
@@ -383,8 +380,7 @@ def find_waves(
 ) -> Waves | None:
     """Pattern that released sums show, or None.
 
-    `surprises`: distances from a wandering level, in standard deviations; `end`: of the open block; `season`: public
-    period.
+    `surprises`: deviations from a wandering level, standardised; `end`: of the open block; `season`: public period.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -413,7 +409,7 @@ def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> boo
 
 
 def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
-    """Return the period of the strongest wave, 0 for none, and the power demanded of it."""
+    """Period of the strongest wave (0: none), and the required power."""
     lengths = np.diff(edges).astype(np.float64)
     # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
     ordered = np.sort(lengths)
@@ -440,7 +436,6 @@ def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
 
 
 def _background(spectrum: Floats) -> Floats:
-    """Estimate the noise floor of a spectrum by medians."""
     size = min(PADDING * BACKGROUND, spectrum.size)
     rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
     medians = np.median(rows, axis=1) / math.log(2.0)
@@ -449,7 +444,7 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Return the frequency whose harmonics hold most of the power."""
+    """Frequency whose harmonics hold most of the power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -502,7 +497,6 @@ class _Model:
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
-        """Return the likelihood of the sums under these variances."""
         rates, start, spreads = self._state_spreads(variances)
         return wave_filter.filter_waves(
             self._sums.totals,

@@ -1,4 +1,4 @@
-"""Pictures of windows of a table: estimate, interval, revised line; needs matplotlib (``fastdp-streams[plot]``)."""
+"""Pictures of a table's windows: estimate, interval, revised line (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTIAL = "#00000014"
 
 
 def draw_table(sums: Windows, answers: Answers, depth: int, caption: str, path: str | Path | None, ax: Any) -> Any:
-    """Draw the statistics of windows and the nodes of a depth; see :meth:`fastdp.tables.table.Table.plot`."""
+    """Draw windows and nodes of a depth: see :meth:`fastdp.tables.table.Table.plot`."""
     statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")

@@ -29,7 +29,7 @@ COMPRESSION = 5
 
 
 def kind_of(path: Path) -> str:
-    """Suffix of a path; ParameterError for another one, or a kind whose package is missing."""
+    """Suffix of a path; else ParameterError, as for a missing package."""
     for suffix in SUFFIXES:
         if path.name.lower().endswith(suffix):
             if suffix == ".parquet":
@@ -42,12 +42,12 @@ def kind_of(path: Path) -> str:
 
 
 def description_of(path: Path) -> Path | None:
-    """JSON file of facts beside a file that cannot hold them."""
+    """JSON file beside a file that cannot hold facts."""
     return None if SUFFIXES[kind_of(path)] else path.with_name(f"{path.name}.json")
 
 
 def columns_of(release: Release, names: Sequence[str]) -> dict[str, Floats]:
-    """Columns of a file: "value" of the values, "revised" of the revised ones."""
+    """Columns of a file: "value", "revised" or both."""
     listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
     if not listed or not names or release.ids is not None or set(names) - {"values", "revised"}:
         raise ParameterError("columns: expected 'values', 'revised' or both, of one stream", parameter="columns")
@@ -56,18 +56,18 @@ def columns_of(release: Release, names: Sequence[str]) -> dict[str, Floats]:
 
 
 def facts_of(release: Release) -> Json:
-    """Public facts: version of fastdp, offset, threshold and guarantee."""
+    """Public facts: version, offset, threshold and guarantee."""
     facts = {"offset": release.offset, "threshold": release.threshold, "guarantee": release.guarantee.to_dict()}
     return {"fastdp": __version__, **facts}
 
 
 def write(release: Release, path: str | Path, *, columns: Sequence[str], overwrite: bool) -> None:
-    """Write columns of a release to a file, with its facts."""
+    """Write columns of a release to a file, with facts."""
     write_columns(columns_of(release, columns), facts_of(release), path, overwrite=overwrite)
 
 
 def write_columns(numbers: Mapping[str, Any], facts: Json, path: str | Path, *, overwrite: bool) -> None:
-    """Write columns to a file, and the facts into it or before it to ``PATH.json``."""
+    """Write columns with the facts, or the facts first to ``PATH.json``."""
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
     with described_file(target, beside, facts, overwrite=validation.flag("overwrite", overwrite)) as file:
@@ -97,7 +97,7 @@ def _as_array(columns: Mapping[str, Floats]) -> Array:
 
 
 def write_csv(file: IO[bytes] | gzip.GzipFile, columns: Mapping[str, Floats], *, heading: bool = True) -> None:
-    """Lines of CSV: each number as the shortest text that reads back."""
+    """Write CSV, each number as the shortest exact text."""
     if heading:
         file.write(f"{','.join(columns)}\n".encode())
     file.write(_lines([as_lines(column) for column in columns.values()]))

@@ -1,4 +1,4 @@
-"""Smoothers: predictions from released block totals."""
+"""Predictions from released block totals."""
 
 from fastdp.smoothers.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother, SmootherState
 

@@ -35,7 +35,7 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """A smoother that validates a state from a file."""
+    """Smoother that validates a state from a file."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """True if `start` and at most `blocks` blocks can lead to `state`."""
@@ -47,11 +47,11 @@ def is_count(number: float, most: int) -> bool:
 
 
 class ByRows(ABC):
-    """Smoother that predicts for many streams in one call, of which one stream is a case."""
+    """Smoother that predicts for many streams in one call."""
 
     @abstractmethod
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
-        """States of n streams, float64[n, k]; arguments as of :meth:`Smoother.start`, float64[n]."""
+        """:meth:`Smoother.start` of n streams: float64[n, k]."""
 
     @abstractmethod
     def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
@@ -79,7 +79,7 @@ def start_rows(smoother: Smoother, firsts: Floats, thetas: Floats) -> Floats:
 
 
 def step_rows(smoother: Smoother, memory: Floats, means: Floats, counts: Indices) -> Floats:
-    """:meth:`ByRows.step_rows`, by a call a stream where the smoother has no such method."""
+    """:meth:`ByRows.step_rows`, or a call a stream where the smoother has none."""
     if isinstance(smoother, ByRows):
         return smoother.step_rows(memory, means, counts)
     predictions = means.copy()
@@ -239,7 +239,6 @@ class MovingAverage(ByRows):
     rule: ClassVar[int] = 1
 
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
-        """Number of blocks, running sum and ring buffer: float64[n, w + 2]."""
         states = np.zeros((firsts.size, self.window + 2))
         self.step_rows(states, firsts[:, None], np.ones(firsts.size, np.int64))
         return states

@@ -1,4 +1,4 @@
-"""Machines, their publisher, and the journal of a kept file."""
+"""Online mechanisms as machines, their publisher and its state files."""
 
 from __future__ import annotations
 

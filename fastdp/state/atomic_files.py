@@ -1,6 +1,6 @@
 """Files that appear complete or not at all, survive a power cut, and are locked between processes.
 
-All calls that differ between operating systems are here: locks, modes of new files, and the sync of folders.
+Only this module has calls that differ between operating systems.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ else:
     import fcntl
 
     def try_lock(descriptor: int) -> bool:
-        """Lock an open file or folder without waiting; False if held elsewhere, OSError without locks."""
+        """Lock an open file or folder without waiting; False if held elsewhere, OSError without support."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,7 +55,7 @@ else:
         return True
 
     def unlock(descriptor: int) -> None:
-        """Release a lock before its file is closed: a forked child shares the open file."""
+        """Release a lock before its file is closed, which a forked child shares."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
@@ -86,7 +86,7 @@ def open_owned(path: Path | str, flags: int) -> int:
 
 
 def lock(descriptor: int) -> bool:
-    """:func:`try_lock` for LOCK_SECONDS; locks of this thread's interrupted calls are released."""
+    """:func:`try_lock` for LOCK_SECONDS; release locks of this thread's interrupted calls."""
     for _ in range(LOCK_TRIES):
         if try_lock(descriptor) or (_release_abandoned(descriptor) and try_lock(descriptor)):
             return True
@@ -95,7 +95,7 @@ def lock(descriptor: int) -> bool:
 
 
 class Hold:
-    """An open folder that may be locked, released with the last reference or by the thread's next :func:`lock`."""
+    """An open folder, released with the last reference or by the thread's next :func:`lock`."""
 
     descriptor = -1
 
@@ -159,7 +159,7 @@ def _release_abandoned(descriptor: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename survives a power cut, where folders can be synced."""
+    """Sync a folder, if possible, so that a rename survives a power cut."""
     if not _FOLDERS_OPEN:
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -171,10 +171,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
-    """Yield a temporary file that replaces `target`, synced, when the block ends without an error.
+    """Yield a temporary file that replaces `target`, synced, after a block without error.
 
     `alone`: the caller checks, locks, cleans and syncs the folder, and the file stays owner-only; without `overwrite`
-    FileExistsError.  Else ParameterError as :func:`check_target`.
+    FileExistsError.  Else ParameterError as of :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
@@ -213,9 +213,9 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
 
 @contextmanager
 def described_file(target: Path, beside: Path | None, facts: Json, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """:func:`atomic_file` with `facts` as JSON `beside` it (None: no such file), which appear first.
+    """:func:`atomic_file` with `facts` as JSON `beside` it, if given.
 
-    Numbers without their description are never there; one that is alone, after a kill, is replaced.
+    The description appears first; one without its file, after a kill, is replaced.
     """
     for path in (target, beside or target):
         if path.exists() and not (overwrite or (path == beside and is_left_over(target, beside))):
@@ -282,7 +282,7 @@ def remove_parts(folder: Path, names: str) -> None:
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
-    """ParameterError if `target` cannot be a file, or must not be overwritten."""
+    """ParameterError if `target` cannot be a file or must not be replaced."""
     final = Path(os.path.realpath(target))
     if final.is_dir():
         raise ParameterError(f"output {target}: is a folder; expected a file's name")

@@ -1,4 +1,4 @@
-"""Numbers, arrays, records and components as MessagePack and back."""
+"""Encode numbers, arrays, records and components as MessagePack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Parts = Mapping[str, type]
 
 
 class NamedParts(Mapping[str, type]):
-    """Dataclasses among public names of `packages`, loaded on use, and `others`."""
+    """Maps names to dataclasses of `packages`, loaded on use, and `others`."""
 
     def __init__(self, packages: Iterable[types.ModuleType], *others: type) -> None:
         self._homes = {name: package for package in packages for name in package.__all__}
@@ -58,7 +58,7 @@ _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
 def encode(content: object) -> bytes:
-    """Content of a state as MessagePack."""
+    """Encode a state's content as MessagePack."""
     try:
         return _ENCODER.encode(content)
     except (OverflowError, UnicodeEncodeError):
@@ -67,7 +67,7 @@ def encode(content: object) -> bytes:
 
 
 def decode(raw: bytes) -> JsonValue:
-    """Content that :func:`encode` wrote."""
+    """Decode content of :func:`encode`."""
     return msgspec.msgpack.decode(raw, ext_hook=_of_extension)
 
 
@@ -111,7 +111,7 @@ def require_int(number: object) -> int:
 
 
 class Form:
-    """Annotation of a field that a file holds in another form; never called with None."""
+    """Annotation of a field that a file holds in another form; None is kept."""
 
     def describe(self, value: Any) -> JsonValue:
         raise NotImplementedError
@@ -150,7 +150,7 @@ def _is_record(kind: object) -> bool:
 
 
 def describe(value: object) -> JsonValue:
-    """Plain values of a record: of numbers, texts, bytes, arrays, tuples and records."""
+    """Plain values of a record of numbers, texts, bytes, arrays, tuples and records."""
     if isinstance(value, np.ndarray):
         return {"shape": list(value.shape), "data": pack(value, _KINDS[value.dtype.type])}
     if _is_record(value):
@@ -167,7 +167,7 @@ def describe(value: object) -> JsonValue:
 def restore(kind: Any, described: JsonValue, machine: Any = None, start: Any = None, name: str = "state") -> Any:
     """Record of type `kind` from :func:`describe`; else ValueError.
 
-    `machine`, for forms; `start`, for arrays of its shapes; `name`, for errors.
+    `machine`: for forms; `start`: for arrays of its shapes; `name`: for errors.
     """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
@@ -200,7 +200,7 @@ def restore(kind: Any, described: JsonValue, machine: Any = None, start: Any = N
 
 
 def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any:
-    """`value`, if within the ranges of its annotations; ValueError without the value, which may be secret."""
+    """`value`, if within the ranges of its annotations; else ValueError, without the value."""
     if value is None:
         return None
     if LIKE_START in notes and start is not None:
@@ -217,7 +217,7 @@ def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any
 
 
 def describe_part(part: object, known: Parts) -> JsonValue:
-    """Plain value of a parameter, components by name, rule, parameters; StateError for an unknown one."""
+    """Plain value of a parameter; StateError for an unknown component."""
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     if isinstance(part, (list, tuple)):
@@ -234,7 +234,7 @@ def describe_part(part: object, known: Parts) -> JsonValue:
 
 
 def build_part(description: JsonValue, known: Parts) -> Any:
-    """Parameter that :func:`describe_part` wrote, from the classes `known`."""
+    """Parameter of :func:`describe_part`, from `known` classes."""
     if isinstance(description, list):
         return [build_part(entry, known) for entry in description]
     if not isinstance(description, dict):
@@ -257,7 +257,7 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionEr
 
 @contextmanager
 def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
-    """Turn damage within an authenticated state into a StateError that names another version `writer`."""
+    """Turn errors of damage into a StateError, which names another version `writer`."""
     try:
         yield
     except DAMAGE as error:
@@ -268,7 +268,7 @@ def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
 
 
 def content_of(frames: list[bytes], name: str) -> Json:
-    """Content of a state with later records applied; StateError if damaged."""
+    """Content of a state after its later records; StateError if damaged."""
     with decode_errors(name):
         content: JsonValue = decode(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
@@ -286,7 +286,7 @@ def content_of(frames: list[bytes], name: str) -> Json:
 
 
 def with_drawn(packed: Packed, drawn: Mapping[str, JsonValue]) -> Packed:
-    """Packed state whose fields `drawn` a replay does not draw again."""
+    """Packed state with fields `drawn`, which a replay does not draw again."""
     return {**packed, "state": {**packed["state"], **drawn}} if drawn else packed
 
 

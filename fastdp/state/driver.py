@@ -1,6 +1,6 @@
-"""The one driver of online machines: it owns key, state and journal.
+"""The driver of online machines owns key, state and journal.
 
-A batch is consumed or not, and no output returns before its position is recorded.
+No output returns before its state is recorded in a kept file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Chunk = Array
 
 
 def as_one(*parts: Array | bytes) -> Chunk:
-    """Batch as a chunk of one entry, replayed in full or not at all."""
+    """A batch as a chunk of one entry."""
     digest = hashlib.blake2b()
     for part in parts:
         raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
@@ -54,7 +54,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: number of entries, and keyed fingerprint chained to the previous one."""
+    """Record of a batch: number of entries, and fingerprint chained to the previous one."""
 
     count: int
     digest: str
@@ -89,10 +89,7 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The file that a publisher keeps, and the state in which it left it.
-
-    `kept`: the file written before outputs return; `last`: packed state recorded last.
-    """
+    """The file that a publisher keeps, `kept`, and the packed state that it recorded `last`."""
 
     def __init__(self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None) -> None:
         #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`), also by a `keep` that failed.
@@ -103,7 +100,7 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """True for the kept file with this state; StateError for another key, or if another process wrote it."""
+        """True if the kept file has this state; StateError for another key or writer."""
         if self.kept is None:
             return False
         if file.seal.key != self.kept.seal.key:
@@ -119,7 +116,7 @@ class Journal:
         return file.real in self._stamps
 
     def write_state(self, file: StateFile, content: Json) -> None:
-        """Replace `file` by one complete state; batches are appended to a kept file by :meth:`record`."""
+        """Replace `file` by one complete state."""
         payload = codec.encode(content)
         with file.locked():
             known = self._found(file)
@@ -210,14 +207,14 @@ def _size_of(log: Iterable[bytes]) -> int:
 
 
 def read_file(file: StateFile) -> tuple[Json, bytes]:
-    """Return content and stamp of a state file that passes its authentication."""
+    """Content and stamp of an authentic state file."""
     with file.locked() if file.header() is not None else nullcontext():
         frames, stamp = file.open()
     return content_of(frames, file.name), stamp
 
 
 class Publisher(Generic[S]):
-    """Drives a machine online, with everything that its state needs.
+    """Drives a machine online, and keeps its state.
 
     Parameters
     ----------
@@ -230,8 +227,8 @@ class Publisher(Generic[S]):
 
     Notes
     -----
-    Copies have the same state and a key of their own; pickles are refused, except of collectors, whose state is
-    public.
+    A copy has the same state and another key.  Pickling is refused, except for collectors and servers of the local
+    model, whose state is public.
 
     Examples
     --------
@@ -282,7 +279,7 @@ class Publisher(Generic[S]):
 
     @property
     def machine(self) -> Machine[S]:
-        """The mechanism, with its public parameters."""
+        """The mechanism with its public parameters."""
         machine: Machine[S] = self._machine
         return machine
 
@@ -293,19 +290,19 @@ class Publisher(Generic[S]):
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of all that determines the noise; None for a simulation.  A ledger refuses a second."""
+        """Keyed digest of all that determines the noise, which a ledger accepts once; None for a simulation."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest of the input while a file was kept."""
+        """Rolling keyed digest of the input since a file is kept."""
         return self._digest
 
     # The call.
 
     @single_caller
     def step(self, *batch: Any) -> Output:
-        """Consume one batch and return the machine's output for it."""
+        """Consume one batch and return the machine's output."""
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
@@ -338,8 +335,8 @@ class Publisher(Generic[S]):
     def stream(self, batches: object) -> object:
         """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        `batches`, async or not: chunks, or single values; a tuple for several arguments; else ParameterError.  After
-        DataError for a batch, which is not consumed, continue with a new call.
+        `batches`, async or not, are chunks, values, or tuples of several arguments; else ParameterError.  After a
+        DataError, whose batch is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -379,7 +376,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than recorded."""
+        """StateError if a replay leads to another state than the recorded one."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -396,15 +393,15 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Return everything needed to continue elsewhere, as bytes for :meth:`from_bytes`.
+        """Return the state as bytes for :meth:`from_bytes`.
 
-        Continue from these bytes or this publisher, not both.
+        Continue with these bytes or with this publisher, not both.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal noise (so, with outputs, the data),
-            hold-out and exact sums.
+            Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal hold-out, exact sums and noise, and
+            so, with outputs, the data.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(codec.encode(self._content(None)))[1]
@@ -412,7 +409,7 @@ class Publisher(Generic[S]):
     @classmethod
     @validation.plain
     def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: object) -> Self:
-        """Publisher that :meth:`to_bytes` described.
+        """Restore a publisher from :meth:`to_bytes`.
 
         Parameters
         ----------
@@ -428,7 +425,7 @@ class Publisher(Generic[S]):
         Raises
         ------
         StateError
-            If the bytes are truncated, altered, of another version or class, or the key is wrong.
+            If the bytes are damaged, of another version or class, or the key is wrong.
         """
         content = content_of(Seal(key).open(bytes(state), "state").frames, "state")
         if content["home"] is not None and not moved:
@@ -442,9 +439,9 @@ class Publisher(Generic[S]):
 
     @single_caller
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state in a file before a call returns (write-ahead).
+        """Record the state in a file before each call returns (write-ahead).
 
-        If a write fails, the call raises and consumes nothing.  A second path is refused.
+        If a write fails, the call raises and consumes nothing.
 
         Parameters
         ----------
@@ -456,7 +453,7 @@ class Publisher(Generic[S]):
         Raises
         ------
         StateError
-            If the file is another publisher's, cannot be written, or is kept under another key.
+            If the file is another publisher's, cannot be written, or has another key; for a second path.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -491,7 +488,7 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """Publisher that continues from a kept file, and keeps it too.
+        """Continue from a kept file, and keep it.
 
         Parameters
         ----------
@@ -501,7 +498,7 @@ class Publisher(Generic[S]):
             True: repeat the last recorded call, whose outputs were lost, with the same values in one call; others are
             refused.
         moved : bool
-            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused.
+            True: the file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused.
         own : components, optional
             As for :meth:`from_bytes`.
 
@@ -528,7 +525,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Restore from a file's content; `own`: parts that files do not hold; `name`: for messages."""
+        """Restore from a file's content; `name` is for messages."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -598,7 +595,7 @@ class Publisher(Generic[S]):
         return described
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due: altered values would pass."""
+        """StateError while a replay is due, because altered values would pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 

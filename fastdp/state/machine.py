@@ -1,4 +1,4 @@
-"""An online mechanism: a pure machine, whose state is a value."""
+"""An online mechanism as a pure machine, whose state is a value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
 
 
 class Column(NamedTuple):
-    """A batch of values, their name in errors, and if it is a finished stream, whose output is a release."""
+    """A batch of values, with their name in errors; a `finished` stream is a release."""
 
     values: Array
     name: str = "chunk"
@@ -40,16 +40,16 @@ class Column(NamedTuple):
 
 
 def nothing(*_: object) -> None:
-    """Publish nothing: the default of :attr:`Transition.emit`."""
+    """Publish nothing."""
 
 
 class Transition(NamedTuple, Generic[S]):
-    """Leads to the state after one batch; its calls happen once that state is recorded.
+    """Leads to the state after one batch; its calls follow the record of that state.
 
     Attributes
     ----------
     state : S
-        The state after the batch.
+        State after the batch.
     emit : callable
         Makes the output.
     finish : callable, optional
@@ -72,7 +72,7 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it: state without its log, parts to append to it, and if most of it is old."""
+    """Record of a call: state without its log, entries added to the log, and True to write a complete file."""
 
     now: Json
     added: list[bytes]
@@ -80,11 +80,11 @@ class Record(NamedTuple):
 
 
 class Machine(ABC, Generic[S]):
-    """Defines an online mechanism: its public parameters, and the step from state to state.
+    """Defines an online mechanism as a step from state to state.
 
     A frozen dataclass of the public parameters (``docs/tutorials/own_mechanism.md``).  The state, of ``start``'s
     annotated type, is a frozen dataclass or NamedTuple of numbers, texts, bytes, int64 and float64 arrays, and such
-    records; fields may declare a range, ``Annotated[int, Whole(0)]``, which a file is checked by.  ``step`` changes
+    records.  Files are checked by declared ranges of fields, such as ``Annotated[int, Whole(0)]``.  ``step`` changes
     neither state nor batch, but may fill the unused rest of an array.
 
     Examples
@@ -121,7 +121,7 @@ class Machine(ABC, Generic[S]):
     def step(self, state: S, batch: Batch, key: Key) -> Transition[S]:
         """Transition after a batch of :meth:`read`; an error leaves no trace.
 
-        Equal states and batches must draw the same words under `key`, this publisher's alone.
+        Equal states and batches must draw the same words under `key`, which is this publisher's alone.
         """
 
     def bind(self, key: Key) -> Key:
@@ -129,19 +129,19 @@ class Machine(ABC, Generic[S]):
         return key.bind(self)
 
     def read(self, *batch: Any) -> Batch:
-        """Batch, checked and converted; DataError if refused.  By default a column, or unchanged."""
+        """Check and convert a batch, by default to a column if batches split; else DataError."""
         return Column(as_column(*batch)) if self.SPLITS else batch
 
     def log_messages(self, before: S, after: S) -> Iterator[tuple[int, str]]:
-        """Log messages of a step with levels: public numbers only."""
+        """Log messages of a step, of public numbers only, with levels."""
         return iter(())
 
     def consumed(self, state: S) -> int:
-        """Count that grows with every change; by default the field ``n_seen``."""
+        """Count that grows with every change, by default ``n_seen``."""
         return int(state.n_seen)  # type: ignore[attr-defined]
 
     def parts(self, batch: Batch) -> tuple[Array | bytes, ...]:
-        """Input of a step for fingerprints; one array where batches split."""
+        """Input of a step for fingerprints; one array if batches split."""
         if self.SPLITS:
             return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
@@ -160,11 +160,11 @@ class Machine(ABC, Generic[S]):
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> codec.Packed:
-        """Plain values of a state; an optional "log" is a list of bytes that :meth:`record` extends."""
+        """Plain values of a state; :meth:`record` extends an optional "log", a list of bytes."""
         return {"n_seen": self.consumed(state), "state": codec.describe(self.settled(state))}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:
-        """State of :meth:`pack`, every field in range; else ValueError, LookupError or TypeError."""
+        """State of :meth:`pack`; ValueError, LookupError or TypeError if a field is out of range."""
         kind = typing.get_type_hints(type(self).start)["return"]
         state = self.restored(codec.restore(kind, packed["state"], self, self.start(key)), key)
         if self.consumed(state) != codec.require_int(packed["n_seen"]) or self.consumed(state) < 0:
@@ -172,7 +172,7 @@ class Machine(ABC, Generic[S]):
         return state
 
     def restored(self, state: S, key: Key) -> S:
-        """State of a file with its derived fields; ValueError unless fields, each in its range, fit together."""
+        """State of a file with its derived fields; ValueError unless fields fit together."""
         return state
 
     def record(self, before: S, after: S) -> Record:
@@ -184,7 +184,7 @@ class Machine(ABC, Generic[S]):
         return state
 
     def rekeyed(self, state: S, key: Key) -> S:
-        """State of a copy whose noise comes from another key."""
+        """State of a copy with another key."""
         return state
 
 
@@ -195,7 +195,7 @@ R = TypeVar("R")
 
 
 class CallGuard:
-    """Refuses two threads at once, and use after a fork unless `forks`: both would repeat noise on other values."""
+    """Refuses two threads at once, and use after a fork unless `forks`, which would repeat noise."""
 
     __slots__ = ("calls", "forks", "number", "token")
 
@@ -206,7 +206,7 @@ class CallGuard:
 
 
 class Guarded(Protocol):
-    """An object whose guarded methods never run twice at once."""
+    """Object with a :class:`CallGuard`."""
 
     _guard: CallGuard
 
@@ -215,7 +215,7 @@ G = TypeVar("G", bound=Guarded)
 
 
 def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Decorate a method to run in one thread at a time, in its object's process; else StateError."""
+    """Decorator: a method runs in one thread at a time, in its object's process; else StateError."""
 
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

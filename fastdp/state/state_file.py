@@ -1,9 +1,9 @@
-"""State files, written so that a crash loses nothing: compressed, sealed if a key is given, synced, owner-only.
+"""State files: compressed, sealed by AES-256-GCM with a key, synced, owner-only (``docs/state.md``).
 
-A key seals by AES-256-GCM; without one only damage is detected.  Layout: a header, then frames, of a state and
-records of a journal: length, its CRC, nonce, and sealed payload, authenticated with header and position.
+A file is a header and frames, of a state and later records: length, its CRC, nonce, and payload, authenticated with
+header and position.
 
-Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+Source: NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WANTED = ("None", "32 bytes", "a passphrase")
 
 
 def protection_of(header: bytes, name: str) -> int:
-    """Kind of protection of a state; StateError if this is no header of this format."""
+    """Kind of protection of a state; StateError for another header."""
     if len(header) < HEADER.size or not header.startswith(MAGIC):
         raise StateError(f"{name} {_CUT_SHORT}")
     _, version, protection, *_ = HEADER.unpack(header)
@@ -69,7 +69,7 @@ def protection_of(header: bytes, name: str) -> int:
 
 
 class Opened(NamedTuple):
-    """Payloads of a state's frames; an incomplete last one, of a crash, had no effect."""
+    """Payloads of a state's frames, without an incomplete last one."""
 
     frames: list[bytes]
     complete: bool
@@ -77,7 +77,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Seal:
-    """Protection by 32 bytes or a passphrase, in any form of Unicode; with None a checksum."""
+    """Protects by 32 bytes or a passphrase; with None by a checksum."""
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
@@ -102,7 +102,7 @@ class Seal:
         return "Seal()"
 
     def pack(self, payload: bytes, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
-        """Header, and all bytes, of a state, padded to `least` if sealed."""
+        """Header and all bytes of a state, padded to `least` if sealed."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
@@ -110,7 +110,7 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        """One more frame of the state; `compress` False for arrays."""
+        """One more frame of the state."""
         # What padding fills up anyway is stored as it is.
         fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
         deflated = zlib.compress(payload, int(compress and not fits), -15)
@@ -130,7 +130,7 @@ class Seal:
         return _FRAME.pack(len(sealed), zlib.crc32(length), nonce) + sealed
 
     def open(self, raw: bytes, name: str) -> Opened:
-        """Frames of :meth:`pack` and those appended; StateError names the damage."""
+        """Frames of a state; StateError names the damage."""
         header, at = raw[: HEADER.size], HEADER.size
         self.require_protection(header, name)
         frames: list[bytes] = []
@@ -178,7 +178,7 @@ class Seal:
         return payload
 
     def require_protection(self, header: bytes, name: str) -> None:
-        """StateError for another kind of protection: an encrypted state stays encrypted."""
+        """StateError for another kind of protection."""
         protection = protection_of(header, name)
         if protection != self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
@@ -235,9 +235,9 @@ def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path of a state and its key; None writes in the clear, for simulations.
+    """Path and key of a state; without a key it is not encrypted.
 
-    `real` is the path without symbolic links when this object was made.
+    `real` is the path without symbolic links at the time of construction.
     """
 
     path: str | os.PathLike[str]
@@ -276,7 +276,7 @@ class StateFile:
         return ends[0]
 
     def stamp(self) -> bytes | None:
-        """Header, size and last bytes, which differ for every write and record; None without a file."""
+        """Header, size and last bytes, which differ for every record; None without a file."""
         ends = self._ends()
         return None if ends is None else stamp_of(*ends)
 
@@ -315,7 +315,7 @@ class StateFile:
             hold.release()
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
-        """Replace the file and return its header; then :meth:`sync_folder`."""
+        """Replace the file and return its header; :meth:`sync_folder` must follow."""
         if previous is not None:
             self.seal.require_protection(previous, self.name)
         header, sealed = self.seal.pack(payload, MIN_FILE_BYTES)
@@ -328,7 +328,7 @@ class StateFile:
         return header
 
     def append(self, frame: bytes, end: int) -> None:
-        """Write one more frame after `end`; on failure, truncate there."""
+        """Write one more frame at `end`; on failure, truncate there."""
         with _errors(f"{self._written} could not be written"):
             descriptor = atomic_files.open_owned(self.real, os.O_WRONLY)
             try:

@@ -1,8 +1,7 @@
-"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams.md``).
+"""Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams_proofs.md``).
 
-A pass over n streams, as :class:`fastdp.streams.fixed_blocks.FixedBlocks`: the kernel closes blocks and publishes;
-rows return to Python for draws that need exact arithmetic, and where noise gets another scale.  The caller is
-``stream_machine.Schedule``.
+The kernel closes blocks and publishes; rows return to Python for draws that need exact arithmetic, and where noise
+gets another scale.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Closed:
 
 
 class Law(NamedTuple):
-    """Public numbers of rows whose noise has one scale; `group`: that of the sum of a group, or 0."""
+    """Public numbers of rows whose noise has one scale; `group`: that of a group's sum, or 0."""
 
     public: Records
     shape: Records
@@ -64,7 +63,7 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveBlocks:
-    """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks."""
+    """Turns values into noisy block sums, and these into predictions and later lengths."""
 
     #: Noise follows from the sums so far.
     is_bound: ClassVar[bool] = True
@@ -98,7 +97,6 @@ class AdaptiveBlocks:
         return {}
 
     def law(self, theta_steps: int, steps: int, *, grouped: bool) -> Law:
-        """Of rows whose first threshold had so many steps, and the present one `steps`."""
         made = self._laws.get((theta_steps, steps, grouped))
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
@@ -117,7 +115,6 @@ class AdaptiveBlocks:
         return made
 
     def _law_of(self, rows: Records, row: int) -> Law:
-        """The present law of a row."""
         theta_steps = int(rows["theta_steps"][row])
         if not (self.rises or self._groups):
             return self.law(theta_steps, theta_steps, grouped=False)
@@ -129,7 +126,6 @@ class AdaptiveBlocks:
         return bool(self.shape["group"][0])
 
     def _by_law(self, rows: Records, which: Indices, calls: Indices) -> Iterator[tuple[Law, Indices]]:
-        """Calls of rows with one law together."""
         if calls.size == 1:
             yield self._law_of(rows, int(which[calls[0]])), calls
             return
@@ -148,14 +144,12 @@ class AdaptiveBlocks:
         return noise_distribution(self.perturber.noise, scale, 1, self.epsilon)
 
     def columns(self, count: int) -> Streams:
-        """State of `count` streams before their first values, without choosers."""
         waves = new_rows(0 if self.perturber.season is None else count, seasons.SEASON)
         # One stream has all scales at once, as it would return from the kernel for more of them.
         scales = np.zeros((count, BY_SCALE, block_lengths.SCALES if count == 1 else 0))
         return Streams(new_rows(count, ADAPTIVE_ROW), [None] * count, scales=scales, season=waves)
 
     def open(self, state: Streams, which: Indices, thetas: Floats, keys: RowKeys) -> Streams:
-        """Start publishing with these thresholds."""
         rows = state.rows
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
         level, variance = FIRST_LEVEL, FIRST_VARIANCE
@@ -180,7 +174,6 @@ class AdaptiveBlocks:
         return state
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams | int:
-        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite."""
         rows, one = state.rows, batch.counts.size == 1
         if into is not None and into.before is None:
             into.before = self.memories(state, batch.which)
@@ -210,7 +203,7 @@ class AdaptiveBlocks:
     def _visit(
         self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
     ) -> tuple[Streams, Indices] | int:
-        """Let rows of one law go on; returns the calls that wait, settled."""
+        """Let rows of one law go on; return the waiting calls."""
         values, starts, counts, which, out, out_starts = batch
         size = min(int(counts[0]) if counts.size == 1 else int(counts.sum()), ROOM)
         blocks, waiting = np.empty(size + 1, BLOCK), np.empty(counts.size, np.int64)
@@ -244,7 +237,6 @@ class AdaptiveBlocks:
         return self._settled(state, batch.at(stays), law, keys, into), stays
 
     def _settled(self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None) -> Streams:
-        """The state where rows that wait can go on."""
         rows, which = state.rows, np.unique(batch.which)
         reasons = rows["stopped"][which]
         if (reasons == adaptive_pass.REACHED).any():
@@ -278,7 +270,6 @@ class AdaptiveBlocks:
 
     @staticmethod
     def memories(state: Streams, which: Indices) -> Records:
-        """Memories of rows, without their seasons: MEMORY[m]."""
         made: Records = np.zeros(which.size, block_lengths.MEMORY)
         numbers, scales = made.view(np.float64).reshape(which.size, made.itemsize // 8), state.scales.shape[2]
         for kind, begin in enumerate(range(0, FIRST_SINGLE, block_lengths.SCALES)):
@@ -287,7 +278,6 @@ class AdaptiveBlocks:
         return made
 
     def revised(self, closed: Closed, theta_steps: Indices, which: Indices) -> tuple[RevisedStream, ...]:
-        """Everything that was released of each of these rows, from the first published value on."""
         assert closed.before is not None  # noqa: S101 - some of the values were published
         owners = np.concatenate(closed.rows)
         order = np.argsort(owners, kind="stable")
@@ -316,12 +306,10 @@ class AdaptiveBlocks:
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, state: Streams) -> int:
-        """The present threshold in grid steps."""
         first = int(state.rows["theta_steps"][0])
         return self._in_steps(first, float(state.rows["unit"][0])) if first else 0
 
     def highest(self, rows: Records) -> Indices:
-        """The highest threshold so far of each row, in grid steps."""
         pairs = zip(rows["theta_steps"].tolist(), rows["highest"].tolist(), strict=True)
         return np.array([self._in_steps(*each) for each in pairs], np.int64)
 
@@ -333,7 +321,6 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, state: Streams) -> bool:
-        """True if theta is far below the values, as released sums show."""
         if self.events or not self.steps(state) or self.steps(state) >= self.grid.bound_steps:
             return False
         row = state.rows[0]
@@ -341,12 +328,10 @@ class AdaptiveBlocks:
         return bool(certain > block_lengths.CUT_OFF * row.unit)
 
     def block(self, state: Streams) -> int:
-        """Length of the open block."""
         row = state.rows[0]
         return 1 << int(row.exponent if row.theta_steps else self.shape["first"][0])
 
     def restored(self, state: Streams, arrays: dict[str, Floats]) -> Streams:
-        """The state of one stream with these numbers of a file."""
         memory, scales, season = arrays["memory"], arrays["scales"], arrays["season"]
         fits = not arrays["smoother"].size and not arrays["correlated"].size and memory.size == len(SINGLES)
         fits &= scales.size % BY_SCALE == 0 and scales.size < BY_SCALE * block_lengths.SCALES
@@ -357,7 +342,6 @@ class AdaptiveBlocks:
         return state._replace(scales=scales.reshape(1, BY_SCALE, -1))
 
     def fits(self, state: Streams) -> Flags:
-        """For each stream, true if a run can lead to its state."""
         rows, most, scales = state.rows, float(self.shape["most"][0]), state.scales
         fits: Flags = rows["filled"] >= 0
         fits &= np.isfinite(singles_of(rows)).all(axis=1)
@@ -384,7 +368,7 @@ FIRST_SINGLE = BY_SCALE * block_lengths.SCALES
 
 
 def singles_of(rows: Records) -> Floats:
-    """Numbers that a memory has one of, by row, to read or set: float64[n, k]."""
+    """View a memory's single numbers by row: float64[n, k]."""
     numbers: Floats = rows.view(np.float64).reshape(rows.size, rows.itemsize // 8)
     return numbers[:, numbers.shape[1] - len(SINGLES) :]
 
@@ -395,7 +379,7 @@ def reach_of(state: Streams) -> int:
 
 
 def reaching(state: Streams, which: Indices, counts: Indices) -> Streams:
-    """The state with scales for so many further values of these rows."""
+    """Add scales for so many further values of these rows."""
     rows = state.rows[which]
     # A row may have a call for each of its values.
     calls = np.bincount(which, counts)[which] - rows["taken"]

@@ -1,4 +1,4 @@
-"""``fastdp.add_noise``: exact discrete Laplace noise on numbers computed elsewhere, as integers of grid steps."""
+"""``fastdp.add_noise``: exact discrete Laplace noise on numbers computed elsewhere."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """Add noise to the column, int64 or float64; `bound` binds it to the values, if the key may meet others."""
+        """Add noise to the column; `bound` binds it to the values, if the key may meet others."""
         steps = self._in_steps(column, nonfinite)
         if bound:
             key, _ = step_key(key.bind(self), "", 0, steps)
@@ -162,13 +162,11 @@ def add_noise(
         Privacy loss of the call.
     resolution : float, optional
         For floats: grid step, a power of two.  By default at most sensitivity * 2^-20, finer for more than 1,024
-        values.  The noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
+        values. The noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
     nonfinite : "raise" or "zero"
         NaN, infinity and missing values are refused, or count as 0 (also for the sensitivity).
-    seed : int or str, optional
-        Simulation: reproducible noise, no privacy.
-    key : Key or 32 bytes, optional
-        A secret of your own, under which the same call gives the same output.
+    seed, key
+        As for :func:`fastdp.release`.
     ledger, stream : Ledger and str, optional
         Reserves the loss before values are read; name of their source.
     return_guarantee : bool

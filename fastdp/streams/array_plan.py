@@ -1,4 +1,4 @@
-"""Plans of finished arrays: shares and errors of a release by outcome of its choices, before any data."""
+"""Plans of finished arrays: shares and errors of a release, before any data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADS = ("theta", "blocks", *NAMES, "total +-", f"sum of 1/{PART} +-")
 class Outcome(NamedTuple):
     """A theta and a number of blocks that the two choices may give.
 
-    `shares`: fraction of the budget by step; `errors`, `half_widths`: of the total and of the sum of 1/50 of the
+    `shares`: fraction of the budget by step; `errors`, `half_widths`: of the total, and of the sum of 1/50 of the
     values.
     """
 
@@ -77,7 +77,7 @@ def plan_array(
     mean: float | None,
     confidence: float,
 ) -> tuple[str, ArrayShares]:
-    """Unit of :func:`fastdp.release` of `size` values, and its shares and errors if their mean is `mean`."""
+    """Unit of :func:`fastdp.release`, and its shares and errors if the values' mean is `mean`."""
     rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta)
     mean = rule.bound * USUAL_MEAN if mean is None else check_mean(mean, 0.0, rule.bound)
     lengths = rule.block_lengths or [size]

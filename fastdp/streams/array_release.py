@@ -1,4 +1,4 @@
-"""``fastdp.release`` and ``fastdp.release_many``: finished arrays in one call, without a hold-out."""
+"""``fastdp.release`` and ``fastdp.release_many``: finished arrays in one call."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def release(
     """Release a finished array of values under differential privacy: one answer whose sums and intervals agree.
 
     Nothing is withheld.  Parts of epsilon choose a threshold and a number of equal blocks, and measure the total and
-    the blocks; few values at a small epsilon are one number, and each value is its mean (``docs/streams.md``).
-    Publishers that answer while a stream runs: :class:`fastdp.Adaptive`, :class:`fastdp.ToPS`.
+    the blocks; few values at a small epsilon are one number, and each value is its mean (``docs/streams.md``).  Use
+    :class:`fastdp.Adaptive` or :class:`fastdp.ToPS` to publish while a stream runs.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def release(
     bound : float
         Public upper bound of a value, not computed from the data; None with a sensitivity.
     sensitivity : float, optional
-        In place of a bound: values are counts, and one event moves one of them by at most so much; blocks follow
-        them as those of :class:`fastdp.Adaptive`.
+        In place of a bound: values are counts, and one event moves one of them by at most so much; blocks follow them
+        as in :class:`fastdp.Adaptive`.
     contributions : int
         Consecutive values, or events, that epsilon protects together.
     delta : float
@@ -98,8 +98,7 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  Values are checked after a ledger has recorded: an error about them
-        leaves the budget spent.
+        For an argument that is not accepted.  An error about values leaves the ledger's budget spent.
     BudgetError
         If the ledger's limit leaves too little, or an entry has the same noise.
 
@@ -169,18 +168,16 @@ def release_many(
 ) -> Release:
     """Release many independent finished streams, say of 10,000 meters, each as :func:`fastdp.release` does.
 
-    Streams of the paper's method: ``fastdp.ToPS(1.0, 5.0, threshold=2.0).release_many(streams)``.
+    By the paper's method: ``fastdp.ToPS(1.0, 5.0, threshold=2.0).release_many(streams)``.
 
     Parameters
     ----------
     streams : array-like, mapping or data frame
         Each stream in order: rows of an array, a list of columns, a mapping of ids to columns, an Arrow or polars
-        column of lists, or with ``offsets`` one column.  Or a data frame (pandas, polars, Arrow, DuckDB): with
-        ``value`` and ``by`` its rows are values, else its columns streams.
+        column of lists, or with ``offsets`` one column.  Of a data frame (pandas, polars, Arrow, DuckDB) rows are
+        values with ``value`` and ``by``, else columns are streams.
     epsilon : float
         Privacy loss for one value of one stream.
-    bound : float
-        Public upper bound of a value, not computed from the data; None with a sensitivity.
     value, by, time : str, optional
         Columns of a data frame: values, ids of their streams, and times (timestamps, dates or numbers) that order a
         stream; by default the frame's order.  Ids and lengths of streams are public.
@@ -189,11 +186,9 @@ def release_many(
     ids : int[n] or str[n], optional
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
         indices.
-    sensitivity, threshold
-        As for :func:`fastdp.release`.
     threads : int
         Largest number of threads; the output does not depend on it.
-    nonfinite, seed, key
+    bound, sensitivity, threshold, nonfinite, seed, key
         As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
         altered copy: equal sums would have equal noise (``docs/sharp_edges.md``).
 
@@ -210,8 +205,7 @@ def release_many(
 
     Notes
     -----
-    Privacy: each value is in one stream, so all together are as private as one; a person's values in several streams
-    add up.
+    Privacy: all streams are as private as one, as each value is in one; a person's values in several streams add up.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The rule for a finished array: theta, number of blocks, total, blocks, one answer (``docs/streams_proofs.md``)."""
+"""The rule for a finished array (``docs/streams_proofs.md``)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Sums(NamedTuple):
 
 @lru_cache(maxsize=256)
 def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
-    """Parts for theta (none if it is public) and the number of blocks, a public function of n and epsilon."""
+    """Parts for theta (none if it is public) and the number of blocks: public."""
     amount = size * Fraction(loss)
     # (1000 / N)^(1/4), rounded down.
     fall = min(Fraction(1), Fraction(math.isqrt(math.isqrt(math.floor(CLIPPED * 2**64 / amount))), 2**16))
@@ -127,8 +127,6 @@ MOST_DRAWN = 64
 
 
 class _Drawn(NamedTuple):
-    """Noise of the total, of blocks and of groups of `wide` of them, a step's size, an answer's public fields."""
-
     total: Distribution
     blocks: Distribution | None
     groups: Distribution | None
@@ -138,9 +136,9 @@ class _Drawn(NamedTuple):
 
 
 class ArrayRule:
-    """Releases a finished array of known size by one rule, whose shares follow from public and released numbers.
+    """Releases a finished array of known size, with shares that follow from public and released numbers.
 
-    Made by :func:`array_rule`, under a key; without one it plans.
+    :func:`array_rule` gives it a key; without one it plans.
     """
 
     rule: ClassVar[int] = 1
@@ -190,13 +188,12 @@ class ArrayRule:
         if threshold is not None and not threshold.uses_holdout:
             known = threshold.start(ThresholdTask(self.unit, bound, self.size, self.size, self.resolution))
             self.top = self.grid.snap(known.choose(Key.from_seed(0)))
-        #: What releases share: noise of sums by theta and number of blocks, and the encoding for keys.
+        #: Shared by releases: noise of sums by theta and number of blocks, and the encoding for keys.
         self._drawn: dict[tuple[int, int], _Drawn] = {}
         self.encoding: bytes | None = None
         _ = self.stated, self._counts
 
     def under(self, key: Key) -> Self:
-        """The rule with this key."""
         secret = noise_key(self, key)
         keyed = copy.copy(self)
         keyed._key = secret
@@ -210,15 +207,15 @@ class ArrayRule:
 
     @property
     def group_square(self) -> int:
-        """Squared sensitivity of all values of a unit, which may lie in one block."""
+        """Squared sensitivity of a unit's values, which may lie in one block."""
         return self.contributions**2
 
     def loss_of(self, part: Fraction) -> float:
-        """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
+        """Epsilon, or sqrt(2 rho), of a part of the budget, rounded down."""
         return _loss(self.unit, part, self.kind)
 
     def _left(self, *losses: float) -> float:
-        """The rest that these losses leave of the budget, rounded down: at least the loss of the sums."""
+        """Rest of the budget after these losses, rounded down."""
         if self.delta:
             return root_below(Fraction(self.unit) ** 2 - sum(Fraction(loss) ** 2 for loss in losses))
         return rounded_down(Fraction(self.unit) - sum(map(Fraction, losses)))
@@ -238,14 +235,14 @@ class ArrayRule:
 
     @cached_property
     def levels(self) -> Integers:
-        """Levels of theta below the bound, descending, in grid steps."""
+        """Levels of theta, descending, in grid steps."""
         most = self.grid.bound_steps
         levels = [math.isqrt(most * most >> j) for j in range(1, LEVELS + 1)]
         return np.array([level for level in levels if level >= FINE], np.int64)
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
-        """Block lengths that may be chosen, and what each costs in scores: public; empty if none is."""
+        """Block lengths that may be chosen, and their public costs; empty if none is."""
         if not self.shares.number:
             return [], []
         n, rest = self.size, self.loss_of(self.shares.rest)
@@ -275,7 +272,6 @@ class ArrayRule:
 
     @property
     def block_lengths(self) -> list[int]:
-        """Block lengths that may be chosen; one or none is no choice."""
         return self._counts[0]
 
     @cached_property
@@ -294,7 +290,6 @@ class ArrayRule:
 
     @cached_property
     def stated(self) -> Guarantee:
-        """Guarantee under a key that is secret."""
         steps: list[Guarantee] = []
         rule, shares = self.threshold, self.shares
         if shares.threshold and rule is None:
@@ -329,7 +324,6 @@ class ArrayRule:
     # The release.
 
     def release(self, values: Values, name: str = "values") -> Release:
-        """Release all of the ``size`` values."""
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
@@ -348,7 +342,6 @@ class ArrayRule:
         )
 
     def noise_of(self, secret: Key, streams: Sequence[int | str]) -> StepNoise:
-        """Noise of streams under a secret, by number or name; numbers share a derivation."""
         numbered = noise_key(self, secret).within("values", self.size)
         return StepNoise(
             [
@@ -360,7 +353,6 @@ class ArrayRule:
         )
 
     def answers(self, rows: Sequence[Floats], names: Sequence[str], noise: StepNoise) -> list[ArrayAnswer]:
-        """All numbers that are released of each of the arrays `rows`."""
         steps, every = np.empty((len(rows), self.size), np.int64), np.arange(len(rows))
         for own, floats, name in zip(steps, rows, names, strict=True):
             if online_pass.round_values(floats, 1.0 / self.grid.resolution, float(self.top), own):
@@ -399,7 +391,7 @@ class ArrayRule:
         return [made[i] for i in range(len(rows))]
 
     def expected(self, theta: int, length: int, mean: float) -> ArrayAnswer:
-        """The answer of values that are all `mean`, where no noise moved a sum: its widths are those of a release."""
+        """Answer of values that are all `mean`, without noise."""
         edges = np.minimum(np.arange(0, self.size + length, length), self.size)
         drawn = self._draw_for(theta, edges.size - 1)
         sums = np.diff(edges) * min(mean / drawn.public["scale"], drawn.public["threshold"])
@@ -416,7 +408,6 @@ class ArrayRule:
         )
 
     def _draw_for(self, theta: int, blocks: int) -> _Drawn:
-        """Noise of all sums under this theta, once for many streams."""
         parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
         total, blocks_noise, groups_noise = (
             noise_distribution(self.kind, steps, 1, self.loss_of(part)) if part else None
@@ -448,7 +439,6 @@ class ArrayRule:
     def _choose_thetas(
         self, rows: Sequence[Floats], steps: Integers, names: Sequence[str], noise: StepNoise
     ) -> Integers:
-        """Theta of each array in grid steps."""
         rule, most, every = self.threshold, self.top, np.arange(len(rows))
         thetas: Integers = np.full(len(rows), most)
         if rule is not None and rule.uses_holdout:
@@ -468,7 +458,7 @@ class ArrayRule:
         return thetas
 
     def above(self, steps: Integers) -> Integers:
-        """Number of each row's values above each level: what theta is chosen from."""
+        """Number of each row's values above each level."""
         ends, first = self._ends
         counts: Integers = np.zeros((len(steps), kernel.TURNS, ends.size - 1), np.int64)
         for own, counted in zip(steps, counts, strict=True):
@@ -477,7 +467,7 @@ class ArrayRule:
         return above
 
     def stops(self, above: Integers, rows: Indices, noise: StepNoise) -> Indices:
-        """AboveThreshold of each row: the first level with enough values above it, or their number."""
+        """AboveThreshold: first level with enough values above it, else the number of levels."""
         of_limit, of_counts = self._counting_noise
         limit = noise.draws(rows, 1, of_limit, StreamId(Purpose.THRESHOLD))
         drawn = noise.draws(rows, above.shape[1], of_counts, StreamId(Purpose.THRESHOLD, 1))
@@ -492,19 +482,18 @@ class ArrayRule:
 
     @cached_property
     def _limits(self) -> Integers:
-        """Whole counts that say too little of each level: public."""
+        """Public counts that say too little of each level."""
         loss = self.loss_of(self.shares.threshold)
         return np.array([math.floor((4 + 3 * math.log(j)) / loss) for j in range(1, self.levels.size + 1)], np.int64)
 
     @cached_property
     def _ends(self) -> tuple[Integers, Indices]:
-        """Levels and two that no value lies below; the first that a value of each exponent may not exceed."""
+        """Levels and two below all values; the first level that a value of each exponent may not exceed."""
         exponents = np.array([int(level).bit_length() + 1022 for level in self.levels.tolist()], np.int64)
         first = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
         return np.append(self.levels, [-1, -1]), first
 
     def _choose_lengths(self, steps: Integers, thetas: Integers, noise: StepNoise) -> Indices:
-        """Length of each array's blocks, by noisy max."""
         lengths, every = self.block_lengths, np.arange(thetas.size)
         if len(lengths) < 2:
             return np.full(thetas.size, lengths[0] if lengths else self.size)
@@ -515,7 +504,7 @@ class ArrayRule:
         return np.array(lengths)[self.winners(scores, every, noise)]
 
     def scores(self, steps: Integers, theta: int) -> Integers:
-        """Of each block length: minus the distance of values from their block's median, minus its public cost."""
+        """Scores of block lengths: minus distances from medians, minus costs."""
         block, kept, costs = self._doubled
         whole, medians = np.empty(self.size, np.int32), np.empty(-(-self.size // block), np.int32)
         distances: Integers = np.empty(int(kept[-1]) + 1, np.int64)
@@ -525,14 +514,13 @@ class ArrayRule:
 
     @cached_property
     def _doubled(self) -> tuple[int, Indices, Integers]:
-        """The least length, how often it is doubled for each that may be chosen, and their public costs."""
+        """Least length, doublings of each that may be chosen, and costs."""
         lengths, costs = self._counts
         # One block of all values comes behind the others.
         most = -(-lengths[-1] // lengths[0]) - 1
         return lengths[0], np.append(np.arange(len(lengths) - 1), most.bit_length()), np.array(costs, np.int64)
 
     def winners(self, scores: Integers, rows: Indices, noise: StepNoise) -> Indices:
-        """Noisy max of each row."""
         drawn = noise.draws(rows, scores.shape[1], self._score_noise, StreamId(Purpose.THRESHOLD, 2))
         best: Indices = np.argmax(scores + drawn, axis=1)
         return best
@@ -541,7 +529,7 @@ class ArrayRule:
 def array_rule(
     size: int, epsilon: float, bound: float | None, *, key: Key, kind: type[ArrayRule] = ArrayRule, **options: Any
 ) -> ArrayRule:
-    """The rule with these arguments under a key; rules of equal arguments share all that does not follow from it."""
+    """Rule under a key, which shares keyless results with its equals."""
     return shared(kind, size=size, epsilon=epsilon, bound=bound, **options).under(key)
 
 

@@ -34,7 +34,7 @@ class Streams(NamedTuple):
     smoother: Floats = NO_FLOATS
     #: float64[n, k]. State of correlated noise. Secret.
     correlated: Floats = NO_FLOATS
-    #: `scales`, `season`: float64[n, BY_SCALE, s], SEASON[n]. What lengths follow besides the rows, or empty.
+    #: `scales`, `season`: float64[n, BY_SCALE, s], SEASON[n]. Followed by lengths besides the rows, or empty.
     scales: Floats = NO_SCALES
     season: Records = NO_RECORDS
     #: `trees`, `noise`: int64[n], int64[n, 1, W]. The tree in use and its leaves' noise; a cache, as the key
@@ -47,7 +47,6 @@ class Streams(NamedTuple):
         return f"Streams of {self.rows.size}, n_seen={self.rows['n_seen'][:1]}"
 
     def copied(self) -> Streams:
-        """With rows of its own, for a call that changes them in place."""
         rows, choosers, smoother, correlated, scales, season, trees, noise = self
         scales = scales.copy() if scales.size else scales
         season = copied(season) if season.size else season
@@ -60,7 +59,7 @@ def new_rows(count: int, kind: Any = STREAM_ROW) -> Records:
 
 
 def copied(rows: Records) -> Records:
-    """A copy of :func:`new_rows`: NumPy copies records field by field, five times as slowly."""
+    """Copy :func:`new_rows` five times as fast as NumPy, which copies field by field."""
     return np.ndarray(rows.shape, rows.dtype, cast("Array", rows.base).copy())
 
 
@@ -75,7 +74,6 @@ class RowValues(NamedTuple):
     out_starts: Indices
 
     def at(self, calls: Indices) -> RowValues:
-        """Of these calls."""
         return self._replace(
             starts=self.starts[calls],
             counts=self.counts[calls],
@@ -85,7 +83,7 @@ class RowValues(NamedTuple):
 
 
 class NamedKeys(Sequence[Key]):
-    """Keys of streams, made where asked for: number i of `key`, or where it is negative, -1 - i of a secret."""
+    """Keys of streams on demand: number i of `key`, or if negative, -1 - i of a secret."""
 
     def __init__(self, key: Key, numbers: Indices, secrets: Words) -> None:
         self._key, self._numbers, self.secrets = key, numbers, secrets
@@ -98,7 +96,6 @@ class NamedKeys(Sequence[Key]):
         return self._key.of_stream(number) if number >= 0 else key_of(self._key, self.secrets[row], -1 - number)
 
     def are_texts(self, which: Indices) -> bool:
-        """True if none of these streams has a number."""
         return bool((self._numbers[which] == -1).all())
 
 
@@ -113,7 +110,6 @@ class RowKeys(NamedTuple):
     goes_on: bool = True
 
     def of(self, row: int) -> Key:
-        """Key of a row."""
         if self.own is not None:
             return self.own[row]
         return self.key if self.numbers is None else self.key.of_stream(int(self.numbers[row]))

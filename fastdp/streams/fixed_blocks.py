@@ -1,9 +1,7 @@
 """Publishing in blocks of one length under a known threshold (ToPS, CCS 2021, Algorithm 1, lines 11 to 28).
 
-Values are clipped and summed, sums get noise, and their means predict the values of the next block.  Every
-composition without Blocks is such a pass over n streams: that of a publisher, of a fleet, and of many finished
-streams.  Kernels do the arithmetic; here a tree's noise is drawn.  The caller is ``stream_machine.Schedule``, which
-chooses thresholds.
+Values are clipped and summed, sums get noise, and their means predict the values of the next block.  Kernels do the
+arithmetic for n streams; here a tree's noise is drawn.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ HALF, LOW_HALF = 32, 2**32 - 1
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain | None:
-    """Derive the chain key for the first sum under this threshold from `before`; None for trees."""
+    """Derive the chain key of the first sum under this threshold from `before`; None for trees."""
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return None
     chain_key = key.within("behind", before.tobytes()) if before.any() else key
@@ -65,7 +63,7 @@ def start_chains(
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """Turns clipped values into noisy sums of blocks of one length, and these into published values."""
+    """Turns values into noisy sums of blocks of one length, and these into published values."""
 
     #: `plan`, `grid`, `perturber`, `smoother`: the publisher's.
     plan: HierarchyShape
@@ -84,7 +82,7 @@ class FixedBlocks:
 
     @cached_property
     def is_bound(self) -> bool:
-        """True if noise is bound to the sums so far; else it is drawn tree by tree."""
+        """True if noise is bound to sums; else it is drawn by tree."""
         return self.distributions[1] is not None
 
     @cached_property
@@ -104,7 +102,6 @@ class FixedBlocks:
         return repeats and not self.is_bound and not self.sums_releases
 
     def columns(self, count: int) -> Streams:
-        """State of `count` streams before their first values, without choosers."""
         follows, smoother = correlation(self.perturber), np.empty((count, 0))
         if self.smoother is not None:
             smoother = np.zeros((count, start_rows(self.smoother, np.ones(1), np.ones(1)).shape[1]))
@@ -138,10 +135,7 @@ class FixedBlocks:
     # The pass.
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: object = None) -> Streams | int:
-        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite.
-
-        `into` is for blocks whose lengths are no public parameter.
-        """
+        """Publish values of rows, which change in place; else -1 less the first call with one that is not finite."""
         del into
         if not self.in_one_pass:
             return self._publish_by_arrays(state, batch, keys)
@@ -171,7 +165,7 @@ class FixedBlocks:
         return state
 
     def _trees_from(self, rows: Records, batch: RowValues, keys: RowKeys) -> tuple[Indices, Integers]:
-        """The first tree of each row, and the noise of as many as the longest still needs, within a batch's words."""
+        """First tree of each row, and noise of the trees still needed."""
         plan, which = self.plan, batch.which
         blocks, taken = rows["blocks"][which], rows["taken"][which]
         trees = blocks // plan.tree_blocks
@@ -196,7 +190,7 @@ class FixedBlocks:
         *,
         nodes: bool = False,
     ) -> Integers:
-        """Noise of `count` trees of each row from `trees` on, of all nodes or of leaves: int64[m, count, w]."""
+        """Noise of `count` trees a row, of all nodes or of leaves: int64[m, count, w]."""
         if keys.numbers is not None and isinstance(self.perturber, RowPerturber):
             rows = TreeRows(
                 plan=self.plan,
@@ -245,7 +239,6 @@ class FixedBlocks:
     def _add_noise(
         self, state: Streams, which: Indices, closing: Indices, sums: Integers, keys: RowKeys
     ) -> tuple[Streams, Integers]:
-        """Released sums, int64[m, k]; 0 beyond a row's own."""
         rows = state.rows
         if self.is_bound:
             state, noise = self._bound_noise(state, which, closing, sums, keys)
@@ -272,7 +265,7 @@ class FixedBlocks:
     def _leaves_of(
         self, state: Streams, which: Indices, count: int, needed: int, keys: RowKeys
     ) -> tuple[Streams, Integers]:
-        """Noise of the tree that each row is in, kept if it was drawn before, and of the `count` - 1 after it."""
+        """Noise of each row's present tree, and of the `count` - 1 after it."""
         rows, size = state.rows, self.plan.tree_blocks
         steps, trees = rows["theta_steps"][which], rows["blocks"][which] // size
         needed = size if keys.goes_on else min(size, needed)
@@ -317,13 +310,12 @@ class FixedBlocks:
     # Releases, and states from files.
 
     def steps(self, state: Streams) -> int:
-        """The present threshold of one stream in grid steps."""
         return int(state.rows["theta_steps"][0])
 
     def released_nodes(
         self, steps: Indices, batch: RowValues, keys: RowKeys, into: ReleasedNodes, borders: Indices
     ) -> None:
-        """Release noisy sums of all nodes of fully published rows; leaves equal the published values."""
+        """Sum all nodes of published rows with noise; leaves equal the published values."""
         plan, which = self.plan, batch.which
         tops = np.minimum(steps, self.grid.bound_steps).astype(np.float64)
         most = int((-(-batch.counts // plan.tree_blocks)).max())
@@ -336,7 +328,6 @@ class FixedBlocks:
         fixed_pass.release_nodes(*rows_of, *shape, self.grid.resolution, scratch, into.sums, borders)
 
     def restored(self, state: Streams, arrays: dict[str, Floats]) -> Streams:
-        """The state of one stream with these numbers of a file."""
         if any(arrays[name].size for name in ("memory", "scales", "season")):
             raise ValueError("a memory out of range")
         smoother, correlated = arrays["smoother"].reshape(1, -1), arrays["correlated"].reshape(1, -1)
@@ -345,7 +336,6 @@ class FixedBlocks:
         return state._replace(smoother=smoother, correlated=correlated)
 
     def fits(self, state: Streams) -> Flags:
-        """For each stream, true if a run can lead to its state."""
         rows, smoother = state.rows, cast("object", self.smoother)
         fits: Flags = (rows["filled"] < self.plan.block) & np.isfinite(state.correlated).all(axis=1)
         fits &= np.isfinite(state.smoother).all(axis=1)
@@ -358,7 +348,7 @@ class FixedBlocks:
 
 
 def _with(column: Floats, which: Indices, entries: Floats) -> Floats:
-    """The column with other entries: a new one for one stream, whose state before stays; else the same."""
+    """Replace entries of the column, in a new one for a single stream, whose old state stays."""
     if len(column) == len(entries) == 1 or column.shape[1:] != entries.shape[1:]:
         return entries
     column[which] = entries
@@ -366,7 +356,7 @@ def _with(column: Floats, which: Indices, entries: Floats) -> Floats:
 
 
 def _remembered(state: Streams, which: Indices, trees: Indices, noise: Integers) -> Streams:
-    """The state with the last of these trees in its cache, if it has one."""
+    """Cache the last of these trees, if the state has a cache."""
     last = noise.shape[1] - 1
     if state.rows.size == 1:
         return state._replace(trees=trees + last, noise=noise[:, last:])

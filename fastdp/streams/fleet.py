@@ -53,19 +53,19 @@ class Fleet:
     Parameters
     ----------
     parameters : Publisher or Machine
-        A publisher before its first value, whose key is not used: of streams,
-        :class:`fastdp.counters.RunningCounts` of one sum, or your own mechanism of columns or single values.
+        A publisher before its first value, whose key is not used: of streams, :class:`fastdp.counters.RunningCounts`
+        of one sum, or your own mechanism of columns or single values.
     key : Key or 32 bytes, optional
         The secret of all streams; by default the operating system's.
     seed : int or str, optional
-        Simulation: noise that anyone can reproduce.
+        Simulation: reproducible noise, no privacy.
     threads : int
         Number of threads; the output does not depend on it.
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to
-    2^32 - 2, or texts, all of one kind.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
+    2, or texts, all of one kind.
 
     Privacy: that of one stream; a person's values in several streams add up.  Publishers of streams are one compiled
     pass after hold-outs; other mechanisms are called stream by stream.
@@ -175,14 +175,14 @@ class Fleet:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of secret and mechanism, by which a ledger refuses a second use; None for a simulation."""
+        """Mark of secret and mechanism, by which a ledger refuses a second use; None for a simulation."""
         if self._key.simulated:
             return None
         return f"{self.machine.bind(self._secret.of_stream(0)).family.hex()}:*"
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states in bytes, without ids; MissingError if not arrays."""
+        """Memory of the states in bytes, without ids; MissingError if they are not arrays."""
         self._check()
         if isinstance(self._rows, MachineRows):
             raise MissingError("nbytes: expected publishers of streams, whose states are arrays")
@@ -209,8 +209,8 @@ class Fleet:
         Raises
         ------
         DataError
-            For ids or values that are not accepted, by the first index; nothing is consumed.  An error of a threshold
-            rule in a hold-out, or a warning that is made an error there, loses the fleet: load its last state.
+            For ids or values that are not accepted, by the first index; nothing is consumed.  A threshold rule's
+            error, or warning made an error, loses the fleet: load its last state.
         """
         self._check()
         column = as_column(values, "values")
@@ -319,7 +319,6 @@ class Fleet:
                 self._index.add(texts)
 
     def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
-        """Secrets of texts in their first epoch, without a Key each where the machine allows it."""
         if not isinstance(self._machine, Schedule) or self._key.given is not None:
             return self._keys_of(texts)
         bound = self._secret.binding is not Binding.ROOT
@@ -423,10 +422,10 @@ class Fleet:
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """The state as bytes for :meth:`from_bytes`.
+        """Encode the state for :meth:`from_bytes`.
 
-        Continue from them or this fleet, not both.  `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without
-        it all secrets are in clear.
+        Continue from the bytes or this fleet, not both.  `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM);
+        without it all secrets are in clear.
         """
         self._check()
         content, data = self._pack()
@@ -565,7 +564,7 @@ def _flat(description: object, name: str = "") -> Json:
 
 
 def refuse_other(stored: Json, asked: Json) -> None:
-    """StateError that names each parameter in which two descriptions differ, if any."""
+    """Raise StateError that names each parameter in which two descriptions differ, if any."""
     stored, asked = _flat(stored), _flat(asked)
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"

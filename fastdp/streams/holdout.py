@@ -19,7 +19,7 @@ AT_BOUND = (
 
 
 def choose_theta(chooser: Chooser, key: Key) -> float:
-    """Choose theta from the values that a chooser has observed, with noise that is bound to them."""
+    """Choose theta from a chooser's values, with noise bound to them."""
     theta = chooser.choose(held_out(key, chooser.pack()))
     if getattr(chooser, "unresolved", False):
         warn(AT_BOUND.format(theta, argument(threshold=50.0)), AccuracyWarning)
@@ -29,7 +29,7 @@ def choose_theta(chooser: Chooser, key: Key) -> float:
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, which: Indices, keys: RowKeys
 ) -> Floats:
-    """Choose theta of each of the streams `which` from the hold-out at `starts[i]`; `chooser` stays empty."""
+    """Choose theta of each stream `which` from the hold-out at `starts[i]`; `chooser` stays empty."""
     same = starts.size and (starts == starts[0]).all()
     if keys.numbers is not None and isinstance(chooser, RowChooser):
         histograms = chooser.histograms(values, starts[:1] if same else starts)

@@ -24,7 +24,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
-    """Check ids: int64[m] from 0 to 2^32 - 2, or texts; DataError for other ids, or not as many as `rows`."""
+    """Check ids: int64[m] from 0 to 2^32 - 2, or texts; DataError for others, or not as many as `rows`."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
     if listed and set(map(type, ids)) <= {str}:
         checked: Indices | list[str] = list(ids)
@@ -103,7 +103,6 @@ class RowIndex:
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 
     def add(self, ids: Indices | list[Any]) -> None:
-        """Give new ids the next rows; ValueError for known ones."""
         first = len(self)
         if isinstance(ids, list) and ids and isinstance(ids[0], str):
             self._texts.update(zip(ids, range(first, first + len(ids)), strict=True))

@@ -39,8 +39,8 @@ class ToPS(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; see
-        :class:`fastdp.thresholds.NoisyMax`.
+        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts
+        (:class:`fastdp.thresholds.NoisyMax`).
     holdout : int, optional
         m: the first values, which choose the threshold and are not published; by default at most 65,536 and a quarter
         of the planned length.
@@ -144,8 +144,7 @@ class Adaptive(StreamPublisher):
     max_range : int, optional
         r: the longest query; by default 2^20 values or the planned length if less.
     perturber : Blocks, optional
-        By default ``fastdp.perturbers.Blocks()``, with options for closing, lengths that matter (``focus``), a period
-        (``season``), and a rising theta.
+        By default :class:`fastdp.perturbers.Blocks`, which has options for ranges, a season and a rising theta.
     threshold : Threshold or float, optional
         By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is publicly known.
     sensitivity : float, optional
@@ -167,10 +166,10 @@ class Adaptive(StreamPublisher):
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine (``docs/streams.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine.
 
-    Error: the release's :attr:`fastdp.Release.revised` uses everything released so far, several times better for
-    ranges up to 10^5 values.
+    :attr:`fastdp.Release.revised` uses everything released so far; it errs several times less for ranges up to 10^5
+    values (``docs/streams.md``).
 
     Examples
     --------
@@ -267,7 +266,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """The fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
+    """Fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

@@ -1,4 +1,4 @@
-"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/streams.md``)."""
+"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 
 
 class RunningSum(NamedTuple):
-    """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
+    """Binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
 
     #: Sensitivity, in grid steps.
     theta_steps: Annotated[int, Whole(1)]
@@ -94,7 +94,7 @@ class RunningSum(NamedTuple):
         return cls(theta_steps, 0, base, np.zeros(levels + 1, np.int64), key, number, length, distribution)
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
-        """Count `steps`; return the counter after them and the noisy sum after each, int64 (modulo 2^64)."""
+        """Count `steps`; return the next counter and noisy sums, int64 (modulo 2^64)."""
         after, above, out = self.seen + steps.size, self.above.copy(), np.empty(steps.size, np.int64)
         noise, offsets = sampler.draw_counter_noise(
             self.distribution, self.key, self.number, self.seen, after, self.above.size - 1
@@ -108,7 +108,7 @@ def averages(
 ) -> tuple[Floats, Integers]:
     """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
 
-    (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.  `sums`: int64[k] modulo 2^64.
+    (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.
     """
     counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
     out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
@@ -147,7 +147,7 @@ class PAKState(NamedTuple):
 
 @record
 class PAKParameters(Machine[PAKState], Keyed):
-    """Mechanism 1 of the paper: its parameters, and its transition function."""
+    """Parameters and transition function of Mechanism 1."""
 
     SPLITS: ClassVar[bool] = True
     PARTS: ClassVar[codec.Parts] = PARTS
@@ -266,7 +266,6 @@ class PAKParameters(Machine[PAKState], Keyed):
         return replace(stream, simulated=simulated or stream.simulated)
 
     def released(self, values: Floats, thetas: Floats, *, simulated: bool) -> Release:
-        """Release of these rises of the running sums."""
         values.flags.writeable = False
         levels = (self.length - self.holdout).bit_length()
         noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.grid.resolution)
@@ -369,7 +368,7 @@ class PAKParameters(Machine[PAKState], Keyed):
     # State files.
 
     def pack(self, state: PAKState) -> codec.Packed:
-        # Without what a failed call has written behind the values held.
+        # Without values that a failed call has written after those held.
         return super().pack(state._replace(lag=state.lag[: state.n_seen]))
 
     def restored(self, state: PAKState, key: Key) -> PAKState:
@@ -429,8 +428,8 @@ class PAK(Publisher[PAKState]):
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, the others epsilon in a binary tree
-    (``docs/streams.md``, "PAK").  Sums are exact; tau's noise is stated for real arithmetic.  After an interrupt
-    compare ``n_seen``.
+    (``docs/streams_proofs.md``, "PAK").  Sums are exact; tau's noise is stated for real arithmetic.  After an
+    interrupt compare ``n_seen``.
 
     Examples
     --------
@@ -547,15 +546,14 @@ class PAK(Publisher[PAKState]):
         return replace(many, guarantee=said, source=read.source, noise_fingerprint=mark)
 
     def _rises(self, sums: Floats) -> Floats:
-        """Integers that values add to the released sums."""
         return np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
 
     def check_room(self, size: int) -> None:
-        """DataError if `size` more values exceed the public length."""
+        """Raise DataError if `size` more values exceed the public length."""
         self._machine.check_room(self._state, size)
 
     def check_plain(self, size: int = 0) -> None:
-        """StateError or DataError if :meth:`release` would refuse `size` values."""
+        """Raise StateError or DataError if :meth:`release` would refuse `size` values."""
         self.check_room(size)
         if self._machine.average is not None or self._machine.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")

@@ -65,7 +65,7 @@ PARTS = codec.NamedParts((thresholds, perturbers, smoothers, renewals))
 
 @record
 class StreamParameters:
-    """Threshold, perturber and smoother with their parameters, as StreamPublisher takes them."""
+    """Threshold, perturber and smoother with their parameters."""
 
     threshold: Threshold = parameter(Checked(as_rule))
     perturber: Perturber = parameter(PartOf(Perturber, "fastdp.perturbers"))
@@ -205,7 +205,7 @@ class StreamParameters:
 
     @cached_property
     def distance(self) -> float:
-        """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
+        """Total variation distance of a unit's noise from rounded normal noise; 1 if not used."""
         if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, Blocks):
             return 1.0
         if not isinstance(self.perturber, NormalPerturber):
@@ -256,7 +256,7 @@ class StreamParameters:
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """Noise of sums, for intervals; None if unknown: users' perturbers, renewed thresholds."""
+        """Noise of sums, for intervals; None for users' perturbers and renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
         if isinstance(self.perturber, Toeplitz):
@@ -308,7 +308,6 @@ class StreamParameters:
 
     @cached_property
     def refines(self) -> bool:
-        """True if published values choose the next threshold too."""
         return self.renewal is not None and self.renewal.share > 0.0
 
     @cached_property
@@ -359,7 +358,7 @@ class StreamParameters:
 
 
 def only_finite(values: Floats, before: int, name: str, nonfinite: Nonfinite) -> Floats:
-    """`values` with 0 for what is no number; DataError if that is refused, with `before` added to its place."""
+    """Replace values that are no number by 0, or refuse them by DataError."""
     finite = np.isfinite(values)
     if finite.all():
         return values
@@ -372,7 +371,7 @@ def only_finite(values: Floats, before: int, name: str, nonfinite: Nonfinite) ->
 
 
 def share_of_each(loss: float, contributions: int) -> float:
-    """Budget of one of several values that are protected together."""
+    """Budget of one of the values protected together."""
     share = fraction_of(loss, contributions)
     if share <= 0.0:
         raise ParameterError(f"contributions = {contributions}: expected a share of epsilon above 0 for each")
@@ -380,7 +379,7 @@ def share_of_each(loss: float, contributions: int) -> float:
 
 
 def no_bound() -> ParameterError:
-    """The error about a bound that is not given."""
+    """Error about a missing bound."""
     return ParameterError(
         "bound = None: expected a number, the public upper bound of a value; counts of events need none "
         f"({argument(sensitivity=1)}: an event moves one value by at most 1)",
@@ -410,7 +409,7 @@ def encoded(composition: object, secret: Key) -> bytes:
 
 
 def of_stream(composition: StreamParameters) -> Guarantee:
-    """Guarantee of an endless stream: threshold and perturber parallel, renewals from published values sequential."""
+    """Guarantee of an endless stream."""
     chosen, plan = composition.threshold.guarantee(composition.task), composition.plan
     if isinstance(plan, BlocksShape):
         known = composition.threshold.theta if isinstance(composition.threshold, Fixed) else math.inf
@@ -438,7 +437,7 @@ def of_stream(composition: StreamParameters) -> Guarantee:
 
 
 def in_units(composition: StreamParameters | ArrayRule, member: Guarantee, meets: str = "") -> Guarantee:
-    """Restate `member`, for one value, for events or contributions; `meets` names other steps that a value enters."""
+    """Restate `member`, for one value, for events or contributions; `meets`: its other steps."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
         moves = f"moves one value by at most {composition.sensitivity:g}"
@@ -499,7 +498,7 @@ def approximated(
 
 
 def composed(*, threshold: object, perturber: object, **fields: Any) -> StreamParameters:
-    """The composition with these fields, shared unless a renewal may warn."""
+    """Composition with these fields, shared unless a renewal may warn."""
     if threshold is None:
         threshold = default_threshold(perturber, fields.get("sensitivity"))
     warns = fields.get("renewal") is not None
@@ -516,7 +515,7 @@ def default_threshold(perturber: object, sensitivity: float | None = None) -> Th
 
 
 def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
-    """`perturber`, by default ``Blocks()``, with Gaussian noise if `delta` > 0; ParameterError for another class."""
+    """`perturber` or ``Blocks()``, Gaussian if `delta` > 0; ParameterError for another class."""
     blocks = Blocks() if perturber is None else perturber
     if not isinstance(blocks, Blocks):
         raise refusal("perturber", blocks, "fastdp.perturbers.Blocks(...)")

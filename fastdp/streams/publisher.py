@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def _public(name: str) -> Any:
-    """A parameter to read; another value needs another publisher."""
     return property(attrgetter(f"_machine.composition.{name}"), doc=f"The parameter ``{name}``.")
 
 
@@ -69,7 +68,7 @@ class StreamPublisher(Publisher[State]):
     sensitivity : float, optional
         Largest change of a value by one event: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
-        Simulation: noise that anyone can reproduce.
+        Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
         A secret of your own; by default the operating system's.
 

@@ -1,4 +1,4 @@
-"""Releases many finished streams in one call, bit for bit as a publisher each would, at the cost of a long stream."""
+"""Releases of many finished streams in one call, bit for bit as a publisher each would make them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BATCH = Sizes()
 
 
 def check_lengths(lengths: Indices, holdout: int) -> None:
-    """DataError for the first stream no longer than the hold-out."""
+    """Raise DataError for the first stream no longer than the hold-out."""
     short = lengths <= holdout
     if short.any():
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
@@ -64,7 +64,7 @@ def unused(secret: Key | None) -> Key:
 
 
 def names_of(streams: Streams, ids: object, holdout: int, secret: Key) -> Ids:
-    """Distinct names of streams that are longer than the hold-out, under a key that is not one stream's."""
+    """Check lengths and names of streams, and that the key is not one stream's."""
     check_lengths(streams.rows.lengths, holdout)
     if secret.member:
         raise refusal("key", secret, "a key without a stream number, which is for one stream")
@@ -114,21 +114,21 @@ def release_rows(
 
 
 def _named_keys(composition: StreamParameters, secret: Key, names: Ids) -> Sequence[Key] | None:
-    """Key of each named stream; None for numbers, and under a fresh key, whose streams have their indices'."""
+    """Keys of named streams; None for numbers, and under a fresh key."""
     if isinstance(names, np.ndarray) or secret.binding is Binding.COMPOSITION:
         return None
     return composition.noise_keys([secret.of_stream(str(name)) for name in names])
 
 
 def guarantee_of_many(one: Guarantee) -> Guarantee:
-    """Guarantee of all streams, of which one has a given value."""
+    """Guarantee of all streams."""
     step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
     return replace(one, derivation=(*one.derivation, step))
 
 
 @dataclass(frozen=True)
 class RowPass:
-    """The pass over finished streams whose blocks have a fixed length, in batches."""
+    """Releases finished streams in batches."""
 
     machine: Schedule
     #: `keys`, `rows`: those of all streams.
@@ -141,7 +141,7 @@ class RowPass:
     into: Release
 
     def run(self) -> tuple[RevisedStream, ...]:
-        """Release all; revised streams, in order, where lengths of blocks follow released sums."""
+        """Release all; return revised streams, if any."""
         composition, keys, n = self.machine.composition, self.keys, self.rows.size
         # A renewed threshold follows its own stream, from the hold-out on.
         begin = 0 if composition.renewal is not None else composition.task.holdout
@@ -193,7 +193,6 @@ class RowPass:
         return tuple(revision for revision in revisions if revision is not None)
 
     def _published(self, batch: RowValues, thetas: Floats, keys: RowKeys) -> tuple[States, Closed]:
-        """Publish values of new streams under these thresholds, or with their hold-outs first."""
         c, closed, every = self.machine.composition, Closed(), batch.which
         state = self.machine.pipeline(keys.key).columns(every.size)
         if c.renewal is not None:
@@ -242,7 +241,6 @@ class RowPass:
         return as_floats(np.concatenate(rows)), borders_of(counts)[:-1]
 
     def rows_at_once(self, count: int, width: int) -> int:
-        """Rows of `count` values in a batch, with `width` numbers of a smoother each."""
         plan = self.machine.composition.plan
         closed = count // plan.block
         trees = -(-closed // plan.tree_blocks)
@@ -280,18 +278,18 @@ def of_one_length(lengths: Indices) -> Iterator[Indices]:
 
 
 def worth(threads: int, amount: int, per_thread: int) -> int:
-    """Number of threads, up to `threads`, that `amount` of work keeps busy with `per_thread` each."""
+    """Number of threads that `amount` of work keeps busy."""
     return max(1, min(threads, -(-amount // per_thread)))
 
 
 def even(count: int, most: int, threads: int) -> int:
-    """Batch size, up to `most`, that gives all threads equally many batches."""
+    """Batch size, up to `most`, for equally many batches a thread."""
     turns = max(1, -(-count // (most * threads)))
     return max(1, -(-count // (turns * threads)))
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Call `work` on every batch; the first error is raised after all have stopped."""
+    """Call `work` on every batch; raise the first error after all have stopped."""
     if threads == 1:
         for batch in batches:
             work(batch)

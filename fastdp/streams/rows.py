@@ -1,4 +1,4 @@
-"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them."""
+"""States of a fleet's streams as columns, and the pass that consumes values of any of them."""
 
 from __future__ import annotations
 
@@ -44,40 +44,31 @@ NO_SECRETS: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
 
 
 class Rows(ABC):
-    """The streams of a fleet: stream i is entry i of every column.
-
-    Parameters
-    ----------
-    key : Key
-        Key of the composition, without a stream number.
-    columns : array
-        Empty arrays, of the types that the columns have.
-    """
+    """The streams of a fleet: stream i is entry i of every column; `key` is the composition's."""
 
     def __init__(self, key: Key, *columns: Array) -> None:
         self.key, self.columns, self.size = key, columns, 0
 
     @abstractmethod
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        """Fill in streams before their first value, by number, noise key, or its secret (uint64[n, 4])."""
+        """Fill in streams before their first value, by number, key, or secret (uint64[n, 4])."""
 
     @abstractmethod
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """Return a call that consumes finite `values`, in order; value i belongs to row `which[i]`."""
+        """Return a call that consumes `values`, in order, of rows `which`."""
 
     @abstractmethod
     def pack(self) -> tuple[Any, list[Array]]: ...
 
     @abstractmethod
     def unpack(self, size: int, names: Names, described: Any, take: Take) -> None:
-        """Restore `size` states from :meth:`pack`, of streams with these names; ValueError if out of range."""
+        """Restore `size` states from :meth:`pack`; ValueError if out of range."""
 
     @property
     def filled(self) -> Columns:
         return tuple(column[: self.size] for column in self.columns)
 
     def names(self, columns: Columns) -> NamedKeys:
-        """Keys of streams by their last two columns."""
         return NamedKeys(self.key, *columns[-2:])
 
     def begin(self, ids: Indices | Words | Sequence[Key]) -> None:
@@ -89,7 +80,6 @@ class Rows(ABC):
         self.size = end
 
     def taken(self, which: Indices, key: Key) -> Self:
-        """Independent copy of the streams `which`, with its own key and record of draws."""
         other = copy.copy(self)
         other.key = key
         other.keep(which)
@@ -123,8 +113,8 @@ MAX_KEPT = 2**31
 class StreamRows(Rows):
     """Streams of values: the pass of a publisher, for all rows of a call.
 
-    The columns are those of :class:`fastdp.streams.columns.Streams`, rows and seasons as numbers, and then numbers
-    and secrets of the streams' keys.
+    Columns: :class:`fastdp.streams.columns.Streams`, rows and seasons as numbers, then the streams' numbers and
+    secrets.
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:
@@ -264,7 +254,7 @@ def _name(ids: Indices | Words | Sequence[Key], into: Columns) -> None:
 
 
 class MachineRows(Rows):
-    """Streams of a machine without a compiled pass over them; the columns are states, numbers and secrets."""
+    """Streams of a machine without a compiled pass; columns: states, numbers and secrets."""
 
     def __init__(self, machine: Machine[Any], key: Key) -> None:
         super().__init__(key, np.empty(0, object), NO_ROWS, NO_SECRETS)

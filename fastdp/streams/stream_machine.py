@@ -43,7 +43,7 @@ Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 @dataclass(frozen=True)
 class Schedule(Machine[Streams]):
-    """Transition function of a stream of values, with parameters `composition`."""
+    """Transition function of a stream of values."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = StreamParameters.rule
@@ -102,7 +102,7 @@ class Schedule(Machine[Streams]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, row: Any) -> tuple[Stage, int]:
-        """Use of a stream's next value, and the number of values that are used so."""
+        """Use of a stream's next value, and number of values used so."""
         c = self.composition
         if row.theta_steps == 0:
             return "holdout", c.task.holdout - int(row.n_seen)
@@ -126,7 +126,6 @@ class Schedule(Machine[Streams]):
     def _advance(
         self, state: Streams, batch: Column, key: Key, into: Closed | None
     ) -> tuple[Streams, Floats, Closed | None]:
-        """State of one stream after a batch, published values, and the blocks that it closed, if wanted."""
         values, keys = batch.values, RowKeys(key)
         whole = is_in_order(values, INT64) and isinstance(self.pipeline(key), FixedBlocks)
         values = read_only(values) if whole else as_floats(values)
@@ -166,7 +165,6 @@ class Schedule(Machine[Streams]):
         return state
 
     def publish(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None) -> Streams:
-        """:meth:`take` of rows after their hold-outs."""
         pipeline = self.pipeline(keys.key)
         made = pipeline.publish(state, batch, keys, into)
         if isinstance(made, int):
@@ -237,7 +235,6 @@ class Schedule(Machine[Streams]):
         batch: Column,
         key: Key,
     ) -> Release:
-        """Release a full array, `batch`, after its step."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         theta_steps = after.rows["theta_steps"]
         revisions: tuple[RevisedStream, ...] = ()
@@ -294,7 +291,6 @@ class Schedule(Machine[Streams]):
 
     @staticmethod
     def _numbers(rows: Records) -> list[str]:
-        """Numbers of a row that stay between calls."""
         return [name for name in rows.dtype.names or () if name in _NUMBERS]
 
     def _columns(self, state: Streams) -> dict[str, Floats]:
@@ -332,7 +328,7 @@ class Schedule(Machine[Streams]):
         return _with_chooser(state, 0, self.restored_chooser(row, packed["holdout"]))
 
     def restored_chooser(self, row: Any, packed: bytes) -> Chooser | None:
-        """Chooser of a stream in this position with values that a file holds; ValueError if there is none."""
+        """Chooser with values that a file holds, if any; ValueError without a threshold to choose."""
         held, chooser = codec.unpack(packed, "<i8").astype(np.int64), self.chooser_for(row)
         if held.size:
             if chooser is None:
@@ -380,7 +376,7 @@ class Schedule(Machine[Streams]):
 
 
 class NotFiniteError(Exception):
-    """A value of this row is not finite; what was consumed is to be dropped."""
+    """A value of this row is not finite; the changed state must be dropped."""
 
 
 def released_sum(row: Any) -> int:
@@ -395,7 +391,6 @@ def _chooser_of(state: Streams, i: int) -> Chooser:
 
 
 def _with_chooser(state: Streams, i: int, chooser: Chooser | None) -> Streams:
-    """A new list for one stream, whose state before stays; else the same."""
     if len(state.choosers) == 1:
         return state._replace(choosers=[chooser])
     state.choosers[i] = chooser

@@ -1,6 +1,6 @@
-"""Sums over windows and keys with error bars about the true ones, or NaN (post-processing).
+"""Sums over windows and keys with error bars about the true ones, or NaN.
 
-Errors: of least squares, or the model (``revised``), with shares of what lies beyond the clip and of dropped rows.
+Errors are of least squares or of a model (``revised``), with shares of the sum beyond the clip and of dropped rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OUTLIER, IN_RANGES, FEW_WINDOWS = 2.4, 4.0, 8
 
 
 class Answers:
-    """Noisy sums made consistent, and revised: computed once for all ranges."""
+    """Noisy sums made consistent and revised, for all ranges."""
 
     def __init__(self, released: Released, confidence: float, *, planned: bool = False) -> None:
         self.released = released
@@ -61,7 +61,6 @@ class Answers:
         self._reasons: dict[tuple[str, int], tuple[str, ...]] = {}
 
     def windows(self, statistic: Statistic, depth: int, *, revised: bool = False) -> Answer:
-        """Answers about each single window."""
         starts = np.arange(self.released.edges.size - 1)
         found = self.about(statistic, starts, starts + 1, revised=revised, depth=depth)
         if not revised:
@@ -69,7 +68,6 @@ class Answers:
         return found
 
     def reasons(self, statistic: Statistic, depth: int) -> tuple[str, ...]:
-        """Why ends of windows are missing, beside what :class:`Tail` says."""
         if self.released.edges.size < 2 or not self.released.sizes[depth]:
             return ()
         if (statistic.name, depth) not in self._reasons:
@@ -85,9 +83,9 @@ class Answers:
         revised: bool = False,
         depth: int | None = None,
     ) -> Answer:
-        """Answers about windows [start, stop) of each key, or each prefix of ``depth`` columns.
+        """Answers about windows [start, stop) of each key, or prefix of ``depth`` columns.
 
-        ``revised`` ones follow from all windows, by a model.  They are NaN where a key had not appeared by the start.
+        They are NaN where a key had not appeared by the start.
         """
         leaves, begins = len(self.released.parents), self.released.begins
         view = View(self, starts, stops, leaves if depth is None else depth, revised)
@@ -100,7 +98,6 @@ class Answers:
 
     @cached_property
     def leaves(self) -> list[Integers]:
-        """Keys below each node, by depth."""
         parents = self.released.parents
         size = parents[-1].size if parents else 1
         found: list[Integers] = [np.ones(size, np.int64)]
@@ -110,7 +107,7 @@ class Answers:
         return found
 
     def index(self, name: str, column: str) -> int:
-        """Place of a sum in the vectors; KeyError for one that was not released."""
+        """Index of a sum in the vectors; KeyError if not released."""
         if name == "first":
             name = "total" if self.released.index("total", column) is not None else "deviation"
         found = self.released.index(name, column)
@@ -144,12 +141,12 @@ class Answers:
         return self._revisions[i]
 
     def forget_revisions(self) -> None:
-        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        """Free the memory of revised windows."""
         self._revisions.clear()
         block_parts.cache_clear()
 
     def parts(self, column: str) -> list[Floats]:
-        """Share of each window and node in the column's sum, by depth; of rows for "*"."""
+        """Share of each window and node in a column's sum (of rows: "*"), by depth."""
         if column not in self._parts:
             tail, leaf = self.released.tails.get(column), len(self.released.parents)
             starts = np.arange(self.released.edges.size - 1)
@@ -163,9 +160,9 @@ class Answers:
         return self._parts[column]
 
     def loud(self, column: str) -> tuple[Integers, Floats, Flags]:
-        """Cells whose body stands out among their key's, the most rows beyond the clip in each, and if in ranges too.
+        """Cells that stand out of their key's, most rows beyond the clip in each, and if in ranges too.
 
-        Each such row has the clip in the body, and the others have as much as usual.
+        Each such row has the clip in the body; the others are usual.
         """
         if column not in self._loud:
             tail, windows = self.released.tails[column], self.released.edges.size - 1
@@ -183,7 +180,7 @@ class Answers:
         return self._loud[column]
 
     def _body(self, column: str, sign: float) -> tuple[Floats, float]:
-        """Sums of sizes up to the clip of all cells, and their variance."""
+        """Sums and variance of sizes up to the clip, by cell."""
         starts, q = np.arange(self.released.edges.size - 1), self.released.quantities[self.index("first", column)]
         body, variance = self._cells("first", column, starts)
         if centre := q.centre * q.grid:
@@ -192,14 +189,12 @@ class Answers:
         return sign * body, variance
 
     def by_depth(self, cells: Floats) -> list[Floats]:
-        """Sums of leaves' values in the nodes of each depth."""
         found = [cells]
         for depth in range(len(self.released.parents) - 1, -1, -1):
             found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
         return found
 
     def _cells(self, name: str, column: str, starts: Integers) -> tuple[Floats, float]:
-        """Values of the cells in units of the input, and their variance."""
         i, leaf = self.index(name, column), len(self.released.parents)
         resolution, fit = self.released.quantities[i].resolution, self.fit(i)
         some = starts if isinstance(fit, CalendarFit) else starts[:1]
@@ -209,10 +204,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Released numbers of windows [start, stop) and the nodes of a depth, to all that a statistic may ask.
-
-    It knows no statistic: see :class:`fastdp.tables.statistics.View`.
-    """
+    """Released numbers of windows [start, stop) and nodes of a depth: see :class:`fastdp.tables.statistics.View`."""
 
     answers: Answers
     starts: Integers
@@ -295,7 +287,6 @@ class View:
         return Histogram(Bins(*counts.quantities[0].ends), *numbers, leaves[self.depth], self._added)
 
     def _added(self, values: Floats) -> Floats:
-        """Sums of keys, along the last axis, to the nodes of the depth."""
         parents = self.released.parents
         for depth in range(len(parents) - 1, self.depth - 1, -1):
             nodes = values.reshape(-1, values.shape[-1])
@@ -330,7 +321,7 @@ class View:
             longest = one / np.sqrt(noise.variance) if noise.variance > 0.0 else 0.0
             half = np.sqrt(variance) * max(longest, self.normal) + 1.0
         if isinstance(fit, CalendarFit):
-            # What no column holds, as if it were normal: windows and ranges are covered on average.
+            # The part in no column, as if it were normal: windows and ranges are covered on average.
             usual, most = fit.errors(*given)
             variance, half = variance + usual**2, np.hypot(half, self.normal * most)
             if quantity.column != ROWS:
@@ -364,7 +355,6 @@ class View:
 
     @staticmethod
     def _known(tail: Tail, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Ends, NaN where values may lie beyond them that no released number holds."""
         below, above = tail.unknown
         return np.where(below, np.nan, low), np.where(above, np.nan, high)
 

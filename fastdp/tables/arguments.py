@@ -1,4 +1,4 @@
-"""Arguments of a release to public facts: bounds of columns, names, and where keys come from."""
+"""Arguments of a release: bounds of columns, names, and sources of keys."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ KeySource = Literal["none", "given", "public", "private"]
 
 @record
 class Value:
-    """Public bounds of a column of values, and how they are used.
+    """Public bounds of a column of values.
 
     Parameters
     ----------
     bound : float or (float, float), optional
-        Upper bound of a value, from 0, or both bounds, not computed from the table.
+        Upper bound (from 0) or both bounds of a value, never computed from the table.
     clip : float or (float, float), optional
-        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen privately
-        from the rows.
+        Public ends to which values are clipped; then ``bound`` may be omitted.  By default chosen privately from the
+        rows.
     weight : float
         The column's budget relative to others'.
     nonfinite : "raise", "zero" or "drop"
-        Missing values, NaN and infinity are refused, count as 0, or their rows are left out of every statistic.
+        Missing values, NaN and infinity are refused, count as 0, or their rows are in no statistic.
     resolution : float, optional
         Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
         2^63 steps: 10^9 rows and more by default.
@@ -63,7 +63,7 @@ class Value:
 
 
 def ends_of(name: str, given: object) -> tuple[float, float]:
-    """Both ends of a bound or clip, from 0 where only the upper one is given; else ParameterError."""
+    """Ends of a bound or clip, from 0 if one is given."""
     if not isinstance(given, (tuple, list)):
         return 0.0, validation.positive(name, given)
     low, high = validation.ends(name, given)
@@ -74,14 +74,14 @@ def ends_of(name: str, given: object) -> tuple[float, float]:
 
 @record
 class PrivateKeys:
-    """Keys that are chosen privately, with ``delta``: those of the table that enough rows have.
+    """Keys that are chosen privately, with ``delta``: those with enough rows or persons.
 
     Parameters
     ----------
     share : float, optional
-        Share of the budget, by default .5 with persons, else .25; unused where released counts choose keys.
+        Share of the budget, by default .5 with persons, else .25; without use where released counts choose keys.
     others : bool
-        Release the rows of all other keys as one more key, the last, whose entries are missing.
+        Release the rows of all other keys as a last key with missing entries.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class PrivateKeys:
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """Columns of values with bounds; ParameterError without one, or for others."""
+    """Columns with bounds; ParameterError without one, or for another column."""
     names, _ = columns_of(statistics)
     if isinstance(bounds, Mapping):
         given = dict(bounds)
@@ -118,7 +118,7 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None; ParameterError if repeated or no text."""
+    """Column names from one, several or None, each once."""
     if given is None:
         return ()
     listed = [given] if isinstance(given, str) else given

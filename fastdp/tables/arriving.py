@@ -1,4 +1,4 @@
-"""Rows that arrive: the columns of a call of ``Windows``, or of a single row at less cost."""
+"""Rows that arrive in a call of ``Windows``; a single row is read at less cost."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NEVER = int(np.iinfo(np.int64).min)
 
 
 class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
+    """Input of one call: instants, values (float64[c, n]), keys and persons; or the clock.
 
-    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's number or entries.
+    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple is one row's.
     """
 
     times: Integers
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Arriving:
-    """Reads calls: a batch of rows, or the clock."""
+    """Reads a batch of rows, or the clock."""
 
     plan: TablePlan
     time: Time
@@ -178,7 +178,7 @@ T = TypeVar("T")
 
 
 def _row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
-    """The only row of columns of these names, each entry read; None if one is given in another way."""
+    """The only row of these columns, or None."""
     if not names:
         return () if given is None else None
     columns = [given.get(each) for each in names] if type(given) is dict else [given]
@@ -187,7 +187,7 @@ def _row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> t
 
 
 def _only(column: Any) -> Any:
-    """The entry of a list or array of one, of Python's types but for times of NumPy; else None."""
+    """The entry of a list or array of one, or None."""
     listed = type(column) is list or (type(column) is np.ndarray and column.ndim == 1 and column.dtype.kind in "iufM")
     if not listed or len(column) != 1:
         return None
@@ -200,7 +200,7 @@ def _is_int64(entry: Any) -> bool:
 
 
 def _instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
-    """Instant of a datetime or its ISO text; with a zone only where windows have one."""
+    """Instant of a datetime or ISO text, or None."""
     entry = _only(times)
     if type(entry) is np.datetime64 and zone is None:
         entry = entry.astype(_TIMES).item()
@@ -214,7 +214,6 @@ def _instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
 
 
 def _number(values: Any) -> float | None:
-    """A finite float, or a whole number that is one."""
     entry = _only(values)
     if type(entry) is int and -_EXACT <= entry <= _EXACT:
         return float(entry)
@@ -222,13 +221,12 @@ def _number(values: Any) -> float | None:
 
 
 def _name(keys: Any) -> str | int | None:
-    """A text or int64."""
     entry = _only(keys)
     return entry if type(entry) is str or _is_int64(entry) else None
 
 
 def _person(persons: Any) -> tuple[int, int] | None:
-    """Digest of a person by a whole number, or by a text that is spelled in one way."""
+    """Digest of an integer, or of a text with one spelling."""
     entry = _only(persons)
     if _is_int64(entry):
         text = str(entry)

@@ -1,9 +1,8 @@
-"""Sums over time by a calendar: integer columns from public times alone, their sensitivity, and windows again.
+"""Sums over time by a calendar: integer columns from public times, their sensitivity, and windows again.
 
-A person who has rows in most windows moves every one of them, and m numbers instead: products of the windows' sums
-with the m columns of Q, nearly orthonormal columns times 2^BITS, rounded to integers.  With r the vector of a
-person's rows, |Q' r|_2 <= sqrt(G) |r|_2, where G is the largest row sum of |Q' Q| (Gershgorin); all of it is integer
-arithmetic (``docs/tables_proofs.md``).
+A person in most windows moves only m numbers: products of the windows' sums with the columns of Q, nearly orthonormal
+ones times 2^BITS, rounded to integers.  With r a person's rows, |Q' r|_2 <= sqrt(G) |r|_2, where G is the largest row
+sum of |Q' Q| (Gershgorin), in integer arithmetic (``docs/tables_proofs.md``).
 
 Source: Rastogi and Nath 2010 (noise of Fourier coefficients); columns, rounding and residual are ours.
 """
@@ -40,7 +39,7 @@ MOST_WAVES, MOST_OF_WEEKEND, MOST_SEASONS, MOST_SLOW = 12, 6, 4, 24
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Columns Q over the windows, int64[W, m], the mean first, and their expected shares of squared sums."""
+    """Columns Q over the windows, int64[W, m], the mean first, with expected shares."""
 
     columns: Integers
     expected: tuple[float, ...]
@@ -57,7 +56,6 @@ class Basis:
         return f"{self.size} number{'s' if self.size > 1 else ''} of a calendar"
 
     def first(self, size: int) -> Basis:
-        """The first columns."""
         rest = self.rest + math.fsum(self.expected[size:])
         return Basis(self.columns[:, :size], self.expected[:size], self.bounds[:size], rest)
 
@@ -68,7 +66,6 @@ class Basis:
 
     @cached_property
     def longest(self) -> int:
-        """The largest entry."""
         return int(np.abs(self.columns).max())
 
     @cached_property
@@ -78,8 +75,7 @@ class Basis:
     def moved(self, square: int, keys: int, *, gaussian: bool) -> int:
         """Most by which a unit moves the numbers of all keys, in sensitivities of one row.
 
-        The squared L2 norm for Gaussian noise, else the L1 norm, of a unit with rows of this squared L2 norm over
-        windows and keys, in so many keys.
+        It is a squared L2 norm for Gaussian noise, else an L1 norm; `square`: of the unit's rows.
         """
         if gaussian:
             return square * self.bound
@@ -87,7 +83,7 @@ class Basis:
 
     @property
     def window(self) -> float:
-        """Root mean square over windows of the error of one whose numbers each have error 1."""
+        """Root mean square error of a window, if numbers have error 1."""
         return math.sqrt(self.size / len(self.columns)) * 2.0**-BITS
 
     def numbers(self, sums: Integers) -> Integers:
@@ -96,7 +92,7 @@ class Basis:
         return found
 
     def residual(self, sums: Integers) -> int:
-        """Norm of what the columns leave of exact sums, int64[W, K], rounded down: of sqrt(X' (I - Q Q' / G) X).
+        """Norm that the columns leave of sums, int64[W, K], rounded down: sqrt(X' (I - Q Q' / G) X).
 
         Q Q' / G lies between 0 and a projection, so this is a seminorm below the L2 norm.
         """
@@ -107,7 +103,7 @@ class Basis:
 
 
 def _squares(values: Integers) -> int:
-    """Exact sum of squares: of limbs of 21 bits, whose products int64 holds."""
+    """Exact sum of squares, by limbs of 21 bits."""
     found, mask = 0, 2**21 - 1
     for begin in range(0, values.size, 2**20):
         part = values[begin : begin + 2**20]
@@ -117,10 +113,7 @@ def _squares(values: Integers) -> int:
 
 
 def calendar_basis(edges: Integers, time_zone: str | None, curve: tuple[float, ...] | None = None) -> Basis:
-    """All columns that windows with these edges have: mean, public curve, day, week, year, slow changes.
-
-    They are ordered by expected share; numbers follow from public times alone.
-    """
+    """Mean, curve, day, week, year and slow changes, by expected share."""
     return _basis(np.asarray(edges, np.int64).tobytes(), time_zone, curve)
 
 
@@ -175,7 +168,7 @@ def _basis(of_edges: bytes, time_zone: str | None, curve: tuple[float, ...] | No
 
 
 def best_size(basis: Basis, noise: Callable[[int], float], level: float) -> tuple[int, float]:
-    """Number of columns, and its expected error in a window: of noise, and of what a mean ``level`` leaves."""
+    """Number of columns with the least expected error in a window."""
     errors = [math.hypot(noise(m), level * math.sqrt(basis.first(m).rest)) for m in range(1, basis.size + 1)]
     best = int(np.argmin(errors))
     return best + 1, errors[best]
@@ -185,10 +178,9 @@ def best_size(basis: Basis, noise: Callable[[int], float], level: float) -> tupl
 
 
 class CalendarFit:
-    """Windows of every node by released numbers, int64[m, K], as least squares give them.
+    """Windows of every node by released numbers, int64[m, K], through least squares.
 
-    ``noise``: of a number; ``left``: released norm of what the columns leave, over all windows and keys, and the most
-    that it is.
+    ``noise``: of a number; ``left``: norm left by the columns, and its most.
     """
 
     def __init__(
@@ -217,16 +209,14 @@ class CalendarFit:
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """Of the noise."""
         weights = range_sums(self._weights, starts, stops)
         out: Floats = self.noise.variance * np.square(weights).sum(axis=1)[:, None] * self._keys[depth]
         return out
 
     def errors(self, depth: int, starts: Integers, stops: Integers) -> tuple[Floats, Floats]:
-        """Root mean square, over ranges of such lengths, of what the columns leave, and the most that it is.
+        """Root mean square error of ranges by the rest of the columns, and its most.
 
-        A range's part is at most its length times that of a window, and the part of the range itself that the columns
-        leave, times the norm.
+        It is at most the length times a window's, and the norm times the part of the range that columns leave.
         """
         lengths = (stops - starts).astype(np.float64)
         inside = (range_sums(self._weights, starts, stops) * range_sums(self._columns, starts, stops)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Private choices and numbers before the sums: rows by size, clips, rows of persons (``docs/tables_proofs.md``)."""
+"""Private choices before the sums: rows by size, clips, rows of persons (``docs/tables_proofs.md``)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLEAR, MANY_DROPPED = 3.0, 0.1
 
 
 def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key) -> Number:
-    """`exact`, which a unit moves by at most `sensitivity`, with noise bound to it."""
+    """`exact` with noise bound to it; `sensitivity`: of a unit."""
     distribution = noise_distribution(noise, sensitivity, 1, budget)
     (noisy,) = _noisy(np.array([exact]), distribution, key.within(sensitivity, budget)).tolist()
     return Number(noisy, drawn(distribution).variance)
@@ -76,9 +76,9 @@ def best_candidate(
 
 
 class SizeCounts:
-    """Rows by size of one column, each in one bin; those of a person share :data:`WEIGHT` parts.
+    """Rows by size of one column, each in one bin; a person's rows share :data:`WEIGHT` parts.
 
-    Bins: of sizes above 0, of those below 0, as the bound allows; zeros; values below and above the bound.
+    Bins: sizes above 0, sizes below 0, zeros, values below and above the bound.
     """
 
     def __init__(self, ends: tuple[float, float]) -> None:
@@ -90,7 +90,7 @@ class SizeCounts:
         self.counts: Integers = np.zeros(np.count_nonzero(self._edges > 0.0) + 3, np.int64)
 
     def add(self, rows: CellRows, place: int, span: tuple[int, int], each: Integers | None = None) -> None:
-        """Add values of windows [first, last); ``each``: how many rows the person of each has."""
+        """Add values of windows [first, last); ``each``: rows of their persons."""
         weight, sizes = (1, np.empty(0, np.int64)) if each is None else (WEIGHT, each)
         given = rows.windows, rows.codes, rows.values[place], *span, self._ends, self._edges
         if not window_sums.count_sizes(*given, weight, sizes, self.counts):
@@ -98,14 +98,14 @@ class SizeCounts:
 
 
 class Sizes(NamedTuple):
-    """Released rows by size: of each sign, those above 0 first; rows below and above the bound; all rows."""
+    """Released rows by size: above 0, below 0, beyond the bounds, all."""
 
     sides: tuple[Side, ...]
     past: tuple[Number, Number]
     rows: Number
 
     def share_above(self, clips: Sequence[float]) -> float | None:
-        """Estimated share of rows above the sides' clips; None if noise is much of it."""
+        """Estimated share of rows above the clips, or None."""
         found = [*self.past, *(each.rows_above(clip) for each, clip in zip(self.sides, clips, strict=True))]
         above, deviation = sum(each.value for each in found), math.sqrt(sum(each.variance for each in found))
         if not self.rows.known or deviation > VAGUE * self.rows.value + above / 4.0:
@@ -125,7 +125,7 @@ def release_sizes(task: ColumnTask, exact: Integers, key: Key, counted: Number |
 
 
 def expected_sizes(task: ColumnTask, rows: float, mean: float) -> Sizes:
-    """The same without noise, of so many rows with exponential values of this mean; each person has k of them."""
+    """Sizes expected of exponential values with this mean."""
     unit, found = Unit(task.contributions, float(task.contributions) if task.weighs else None), list[Floats]()
     for size, end in ((mean, task.ends[1]), (-mean, -task.ends[0])):
         if end > 0.0:
@@ -158,14 +158,14 @@ def choose_clips(task: ColumnTask, found: Sizes) -> Choice:
 
 
 def moved_by_tail(task: ColumnTask, choice: Choice) -> int:
-    """Steps by which a unit moves the number of the tail."""
+    """Steps by which a unit moves the tail's number."""
     return task.contributions * round((choice.second - choice.clip) / task.grid)
 
 
 def tail_of(
     shares: Shares, name: str, sizes: Sizes, choice: Choice | None = None, number: Number | None = None
 ) -> Tail:
-    """Released facts beyond one column's body, whose clip was chosen, or is known (None); ``number``: the tail's."""
+    """Released facts beyond a column's body; ``choice``: None of a known clip."""
     column, task, clips = shares.plan.column(name), shares.task(name), None
     if choice is None:
         clip = next(q.ends for q in shares.quantities if q.column == name and q.name in FIRST_SUMS)
@@ -185,12 +185,12 @@ def tail_of(
 
 
 def ends_within(bound: tuple[float, float], clip: float) -> tuple[float, float]:
-    """Ends of values of sizes up to the clip; both 0 without one."""
+    """Ends of values of sizes up to the clip, or 0."""
     return (max(bound[0], -clip), min(bound[1], clip)) if clip else (0.0, 0.0)
 
 
 def warn_of_past(column: str, tail: Tail) -> None:
-    """A warning of rows past the bound."""
+    """Warn of rows past the bound."""
     low, high = tail.ends
     for end, number in tail.past.items():
         name = "bound" if tail.bounded else "clip"
@@ -203,7 +203,7 @@ def warn_of_past(column: str, tail: Tail) -> None:
 
 
 def warn_of_noise(shares: Shares, column: str, tail: Tail | None, measured: Measured | None) -> None:
-    """A warning if cells have no sums, or if noise is as large as most of them and 2 % of all together."""
+    """Warn if cells have no sums, or noise as large as most."""
     if tail is not None and tail.past:
         return
     if tail is not None and not tail.cells:
@@ -223,7 +223,7 @@ def warn_of_noise(shares: Shares, column: str, tail: Tail | None, measured: Meas
 
 
 def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
-    """Ways to less noise beside the number, from public and released numbers."""
+    """Ways to less noise beside the number."""
     plan, found = shares.plan, [f"a larger {argument(epsilon=...)}"]
     if tail is None or tail.cells or tail.largest is not None:
         found += ["longer windows"] * (plan.calendar is not None) + ["fewer keys"] * bool(plan.by)
@@ -240,7 +240,7 @@ def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
 
 
 def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
-    """A warning if many rows are dropped, for which answers are scaled up; `where` names what may be wider."""
+    """Warn of many dropped rows; `where`: how more would count."""
     both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
     deviation = math.sqrt(rows.dropped.variance + MANY_DROPPED**2 * both.variance)
     known = rows.counted.known and rows.dropped.known
@@ -260,10 +260,9 @@ def row_candidates(most: int) -> Integers:
 
 
 def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
-    """Rows of a person and period that count, by noisy max over numbers of persons with more than 5 k rows.
+    """Rows of a person and period that count, by noisy max over persons with more than 5 k rows.
 
-    `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of the number of dropped rows,
-    up to 4 k of a person, whose noise and rows beyond 5 k err alike.
+    `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of the number of dropped rows.
     """
     candidates = row_candidates(most)
     above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")

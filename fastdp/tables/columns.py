@@ -49,13 +49,13 @@ FEW = 0.25
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
-    """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have one (None: all)."""
+    """128-bit digest of each row's person, int64[n, 2], and flags of rows with one."""
     entries, places, present = _encoded(*_stored(column))
     return with_missing(entries).take(places, axis=0), present
 
 
 def _stored(column: pa.Array) -> tuple[pa.Array, Flags | None]:
-    """Entries of all rows, or categories, and flags of rows with one (None: all)."""
+    """Entries or categories of rows, and flags of rows with one (None: all)."""
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
@@ -66,7 +66,7 @@ def _stored(column: pa.Array) -> tuple[pa.Array, Flags | None]:
 
 
 def _encoded(stored: pa.Array, present: Flags | None) -> tuple[pa.Array, Integers, Flags | None]:
-    """Distinct entries, each row's index in them, and flags as of :func:`_stored`."""
+    """Distinct entries, each row's index in them, and such flags."""
     categories = arrow.types.is_dictionary(stored.type)
     coded = stored if categories else stored.dictionary_encode()
     entries, indices = coded.dictionary, coded.indices
@@ -108,7 +108,7 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
 
 
 def check_key(column: pa.Array, *, uuids: bool = False) -> None:
-    """The same for keys; DataError also for bytes."""
+    """DataError for bytes too."""
     check_single(column, uuids=uuids)
     types, kind = arrow.types, column.type
     kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -121,7 +121,7 @@ def check_key(column: pa.Array, *, uuids: bool = False) -> None:
 
 
 def texts_of(entries: pa.Array) -> pa.LargeStringArray:
-    """Entries as the texts that are digested, equal if they name one person."""
+    """Entries as digested texts, equal for one person."""
     if isinstance(entries, arrow.ExtensionArray):
         check_single(entries, uuids=True)
         entries = entries.storage
@@ -150,7 +150,7 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
 
 
 def as_texts(column: pa.Array) -> pa.LargeStringArray:
-    """Keys as texts, equal if they name one key; NaN and infinity are missing."""
+    """Keys as texts; NaN and infinity are missing."""
     check_key(column, uuids=True)
     types = arrow.types
     column = column.dictionary_decode() if types.is_dictionary(column.type) else column
@@ -164,7 +164,7 @@ def as_texts(column: pa.Array) -> pa.LargeStringArray:
 
 
 def one_spelling(entries: pa.Array) -> pa.Array:
-    """Entries in one spelling: form C, UUIDs in small letters, no negative zero."""
+    """Entries in form C, small letters of UUIDs, no negative zero."""
     types, kind = arrow.types, entries.type
     if types.is_floating(kind):
         return compute.add(entries, arrow.scalar(0.0, kind))
@@ -213,7 +213,7 @@ def _digested(offsets: Integers, data: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def with_missing(entries: pa.Array) -> Integers:
-    """Digests of entries, with one for a missing one: int64[n, 2]."""
+    """Digests of entries, missing ones too: int64[n, 2]."""
     found = _digested(*_bytes_of(texts_of(entries))).view(np.int64)
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
@@ -221,7 +221,7 @@ def with_missing(entries: pa.Array) -> Integers:
 
 
 def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Integers]:
-    """Two numbers of each entry, int64[n] each: equal for entries spelled alike."""
+    """Two numbers of each entry, equal for one spelling."""
     kind, size = entries.type, len(entries)
     if _is_text(kind):
         first, second = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -238,7 +238,7 @@ def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Int
 
 
 class Growing:
-    """An array that grows: its entries move where its memory doubles."""
+    """An array that grows by doubling its memory."""
 
     def __init__(self, kind: type, size: int = 0) -> None:
         self._held: Array = np.empty(size, kind)
@@ -259,7 +259,7 @@ class Growing:
 
 
 class Numbers:
-    """A hash table that numbers pairs of integers as they arrive; its secret key prevents chosen collisions."""
+    """Numbers pairs of integers; a secret key prevents chosen collisions."""
 
     def __init__(self) -> None:
         self._key = np.frombuffer(os.urandom(16), np.uint64)
@@ -306,14 +306,14 @@ def _firsts(numbers: Integers, before: int) -> Integers:
 
 
 class Entries:
-    """Entries of a column by number, one however spelled: the given ones, or those of rows in order of arrival.
+    """Entries of a column by number, whatever their spelling: given ones, or those of rows as they arrive.
 
     Attributes
     ----------
     digests : Numbers
-        Digest of each entry, by its number; of a missing entry too.
+        Digest of each entry, a missing one too.
     values : list of pyarrow.Array
-        The entries, by number, in one spelling; none of ``persons``.
+        The entries in one spelling; empty for ``persons``.
     """
 
     def __init__(self, name: str, given: list[object] | None = None, *, persons: bool = False) -> None:
@@ -331,7 +331,7 @@ class Entries:
                 )
 
     def of(self, column: pa.Array) -> tuple[Integers, Flags | None]:
-        """Number of each row's entry (-1: not given), and flags of rows with an entry (None: all)."""
+        """Number of each row's entry (-1: not given), and flags of rows with one."""
         if not self._persons:
             check_key(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
@@ -351,7 +351,7 @@ class Entries:
         return numbers if places is None else numbers[places], present
 
     def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
-        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it."""
+        """Numbers of a type's spellings; ``refuses``: ParameterError for unfit given ones."""
         kind = _text_or(kind)
         if kind not in self._spelled:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
@@ -407,7 +407,7 @@ _CODES = threading.Lock()
 
 
 class Keys:
-    """Keys by number: the given ones, or those of rows as they arrive; a path of nodes, one for each key column."""
+    """Keys by number, given or as rows arrive, as paths of nodes."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow] | None = None) -> None:
         self.names, self._learns = tuple(names), True
@@ -429,11 +429,10 @@ class Keys:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Nodes of each depth; 1 for all keys together."""
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
-        """Number of each row's key, int64[n]; new keys are added, or -1 if given.
+        """Number of each row's key, int64[n] (-1: not given); new keys are added.
 
         ``rows``: their number, without key columns.
         """
@@ -457,7 +456,7 @@ class Keys:
             self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
-        """64 bits of each key for the hash of a row: int64[K]."""
+        """64 bits of each key for hashes of rows: int64[K]."""
         return self.named()[:, 0].view(np.int64)
 
     def named(self) -> NDArray[np.uint64]:
@@ -466,7 +465,7 @@ class Keys:
         return self._named
 
     def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
-        """128-bit digest of each node of a depth (by default keys) from `first` on: uint64[n, 2]."""
+        """128-bit digests of a depth's nodes from `first` on: uint64[n, 2]."""
         numbers = self._path(len(self.names) if depth is None else depth, first)
         entries = [each.digests.pairs.take(path, axis=0) for each, path in zip(self._entries, numbers, strict=False)]
         size = len(numbers[0]) if numbers else 1
@@ -486,7 +485,7 @@ class Keys:
         return found[::-1]
 
     def columns(self, depth: int | None = None) -> dict[str, list[object]]:
-        """Entries by key column, one for each node of a depth (by default keys)."""
+        """Entries by key column, one for each node of a depth."""
         paths = self._path(len(self.names) if depth is None else depth)
         return {
             name: entries.take(path).to_pylist()
@@ -495,11 +494,11 @@ class Keys:
 
     @property
     def parents(self) -> tuple[Integers, ...]:
-        """Each node's number one depth above, by depth from 1 on."""
+        """Each node's number one depth above, by depth."""
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
-        """Sums [statistic, window, key] of the ancestors at `depth` (0: one root), modulo 2^64."""
+        """Sums [statistic, window, key] of the ancestors at `depth`, modulo 2^64."""
         for parents in reversed(self.parents[depth:]):
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))
@@ -517,10 +516,10 @@ class Keys:
         return found
 
     def select(self, flags: Flags, *, others: bool = False) -> tuple[Keys, Integers]:
-        """Select the keys with a true flag, bool[K], and sort them by entries, missing ones last.
+        """Select keys by flags, bool[K], and sort them by entries, missing ones last.
 
-        Returns the selected keys, and each of the K keys' number among them, int64[K]: -1 if not selected.  With
-        ``others`` a last key with missing entries is added, and keys that are not selected have its number.
+        Returns them and the K keys' new numbers, int64[K] (-1: not selected).  With ``others`` a last key with
+        missing entries stands for all that are not selected.
         """
         which = np.flatnonzero(flags)
         paths = [path[which] for path in self._path(len(self.names))]

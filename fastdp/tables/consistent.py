@@ -1,7 +1,6 @@
-"""Sums over a tree of keys and over time from noisy ones (post-processing), and the budget of each level.
+"""Consistent sums over a tree of keys and over time from noisy ones, and the budget of each level.
 
-Consistent sums are least squares over key prefixes, with a window's or all windows' noisy sums a level; revised sums
-smooth each node's windows along time and add up again.
+Consistent sums are least squares over key prefixes; revised sums smooth each node's windows and add up again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Variance = float | Floats
 
 
 class Level(NamedTuple):
-    """Prefixes of ``depth`` key columns, with one number in each window or over all."""
+    """Prefixes of ``depth`` key columns, in each window or over all."""
 
     depth: int
     each: bool
@@ -39,8 +38,7 @@ class Level(NamedTuple):
 class Consistent:
     """Sums of every node and window that add up: by depth values, float64[W, K], and variances, float64[K].
 
-    ``spread``: variance of one orthonormal coefficient of a node's deviations; ``total``: of its sum over all
-    windows.
+    ``spread``: variance of an orthonormal coefficient of a node's deviations; ``total``: of its sum.
     """
 
     values: tuple[Floats, ...]
@@ -74,8 +72,8 @@ def range_sums(values: Floats, starts: Integers, stops: Integers) -> Floats:
 def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequence[Integers]) -> Consistent:
     """Least squares of noisy sums; leaves measured alone stay unchanged.
 
-    `measured`: (Level, float64[W or 1, K], variance) of each level, leaves with each window among them; `parents`: of
-    nodes of depths 1, 2, ...
+    `measured`: (Level, float64[W or 1, K], variance), with leaves in each window; `parents`: of nodes, from depth 1
+    on.
     """
     leaves = len(parents)
     each = {level.depth: (values, variance) for level, values, variance in measured if level.each}
@@ -119,7 +117,7 @@ def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Intege
 
 
 def grouped(values: Floats, parents: Integers, count: int) -> Floats:
-    """Sums over each node's children, along the last axis."""
+    """Sums over each node's children, on the last axis."""
     entries = np.ones(parents.size), (np.arange(parents.size), parents)
     return np.asarray(values @ sparse.csr_array(entries, shape=(parents.size, count)))
 
@@ -133,10 +131,10 @@ GROWTH, ASKED = 1.1, 2.0
 
 
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
-    """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
+    """Measured levels, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
     They minimise the geometric mean of all levels' standard errors while a cell's variance grows by at most ASKED
-    (`levels` True) or GROWTH (None); False: cells alone.  `nodes`: of each depth.
+    (`levels` True) or GROWTH (None).  `nodes`: of each depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -178,7 +176,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
 def _variances(
     points: Sequence[int], listed: Sequence[Level], windows: int, nodes: Sequence[int], gaussian: bool
 ) -> list[float]:
-    """Variance of a number of each level after least squares."""
+    """Variance of each level's numbers after least squares."""
     own: dict[tuple[int, bool], float] = {
         level: (POINTS / point) ** (1 if gaussian else 2)
         for level, point in zip(listed, points, strict=True)
@@ -224,10 +222,10 @@ TINY = float(np.finfo(float).tiny)
 
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """Smoothed windows of some nodes: values and the model's variances without the mean's, float64[W, K].
+    """Smoothed windows of nodes, and the model's variances without the mean's: float64[W, K].
 
-    ``noise``, [K]: variance R of an estimate's deviation; ``kept``, [B, K]: share of R that stays in each block of
-    frequencies (``block``, [W]); ``patterns``: phases, [W], and their shares.
+    ``noise``, [K]: variance R of an estimate's deviation; ``kept``, [B, K]: share of R left in blocks of frequencies
+    (``block``, [W]); ``patterns``: phases, [W], and their shares.
     """
 
     values: Floats
@@ -257,7 +255,7 @@ class Smoothed:
 
 
 def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) -> Smoothed:
-    """Smooth the released windows (float64[W, K]) of each node: `noise`, [K], each coefficient's variance."""
+    """Smooth windows, float64[W, K]; `noise`, [K]: each coefficient's variance."""
     windows, keys = estimates.shape
     step = max(1, CELLS // windows)
     if keys > step:
@@ -331,7 +329,7 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> tuple[Integers, Integers]:
-    """Block of each frequency, and where the blocks begin and the last one ends."""
+    """Block of each frequency, and the blocks' borders."""
     block: Integers = np.zeros(windows, np.uint8)
     label, at = 1, 1
     while at < windows:
@@ -343,9 +341,9 @@ def _blocks(windows: int) -> tuple[Integers, Integers]:
 
 @lru_cache(maxsize=8)
 def block_parts(windows: int, begin: int, end: int) -> Floats:
-    """Part of each window in each block of frequencies, [end - begin, B]: diagonals of C' C, C the block's cosines.
+    """Part of each window in each block of frequencies: diagonals of C' C, float64[end - begin, B].
 
-    Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.  Sums of one table have equal ones.
+    Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.
     """
     borders, which = _blocks(windows)[1][1:], np.arange(begin, end)
     half = np.pi * (which + 0.5) / windows
@@ -354,7 +352,7 @@ def block_parts(windows: int, begin: int, end: int) -> Floats:
 
 
 def local_times(instants: Integers, zone: tzinfo | None) -> Integers:
-    """Clock times of rising instants, int64[n]: the offset is looked up at the ends of each day."""
+    """Clock times of rising instants, int64[n]."""
     if zone is None or not instants.size:
         return instants
     firsts = np.flatnonzero(np.diff(instants // DAY, prepend=instants[0] // DAY - 1))
@@ -374,10 +372,9 @@ def local_times(instants: Integers, zone: tzinfo | None) -> Integers:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, [W] each.
+    """Phases of windows by the local clock, [W] each: of the day, of weekday or weekend, of the week.
 
-    A pattern needs two of its periods and windows that divide a day; daily windows have a week's only, longer ones
-    none.
+    A pattern needs two of its periods, and windows that divide a day; daily windows have a week's only.
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
@@ -402,8 +399,8 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
 class Branch(NamedTuple):
     """A node and its children made equal.
 
-    ``own``: weight of its own windows beside the children's sum; ``shared``: part of its variance in this sum too;
-    ``gains``: shares of a difference by child.
+    ``own``: weight of its windows beside the children's sum; ``shared``: part of its variance in this sum; ``gains``:
+    children's shares of a difference.
     """
 
     parents: Integers
@@ -422,7 +419,7 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """Revised sums of every node and window, with their variances' sources."""
+    """Revised sums of every node and window, with variances."""
 
     values: tuple[Floats, ...]
     exact: Consistent
@@ -448,7 +445,7 @@ class Revised:
 
 
 def revise(exact: Consistent, parents: Sequence[Integers], patterns: Sequence[Integers] = ()) -> Revised:
-    """Smooth the windows of every node, and make children add up."""
+    """Smooth every node's windows, and make children add up."""
     smoothed = [smooth(exact.values[0], exact.spread[0], patterns)]
     follows: list[Floats] = []
     for depth, up in enumerate(parents, 1):

@@ -26,7 +26,7 @@ from fastdp.validation import refusal
 
 
 def make_plan(statistics: Sequence[Statistic], time: Time | None, **given: Any) -> TablePlan:
-    """The plan of a release, checked, without reading the table."""
+    """Plan of a release, checked, without reading the table."""
     return make_shares(statistics, time, **given).plan
 
 
@@ -42,7 +42,7 @@ def make_shares(
     delta: float = 0.0,
     levels: bool | None = False,
 ) -> Shares:
-    """Plan and shares of a release, checked, without reading the table."""
+    """Plan and shares of a release, checked, without its table."""
     unit = _checked(unit)
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
@@ -99,7 +99,7 @@ def make_shares(
 
 
 def check_path(shares: Shares) -> None:
-    """ParameterError if a calendar that is asked for has no numbers for all windows of a finished table."""
+    """ParameterError for a requested calendar that does not fit."""
     plan = shares.plan
     if plan.start is not None and plan.stop is not None and plan.asks_calendar:
         with_path(shares.settled(plan.start, plan.stop, *(max(1, len(plan.keys)) for _ in range(len(plan.by) + 1))))
@@ -112,7 +112,7 @@ def _checked(unit: Unit) -> Unit:
 
 
 def check_online(plan: TablePlan) -> None:
-    """ParameterError unless rows that count are known as windows close."""
+    """ParameterError unless windows that close know their counted rows."""
     if plan.key_rule == "private" and any(each.kind == "reach" for each in plan.statistics):
         raise refusal(
             "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"
@@ -146,7 +146,6 @@ def check_online(plan: TablePlan) -> None:
 
 
 def _check_periods(plan: TablePlan, periods: Calendar) -> None:
-    """ParameterError unless each period is a finished table of windows."""
     calendar = cast("Calendar", plan.calendar)
     if plan.key_rule == "private":
         raise refusal("keys", plan.private, "a list of keys, because a calendar's windows close with their period")
@@ -177,64 +176,64 @@ def aggregate(
     ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private statistics of a table's columns, by window of time and by key, from one budget.
+    """Private statistics of a table's columns, by window of time and key, from one budget.
 
     Parameters
     ----------
     frame : table
-        A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
-        or CSV (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
+        A data frame of pandas, polars or pyarrow, a LazyFrame, DuckDB relation, Arrow stream, path of Parquet or CSV
+        (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
         :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
-        "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
-        "nunique" (distinct entries) and "reach" (those so far) of each column; "*": "count", the number of rows.
+        "sum", "mean", "var" (without Bessel's correction), "std", "median", percentiles such as "p95", "nunique"
+        (distinct entries) and "reach" (those so far) of each column; "*": "count", the number of rows.
     time : str or Time, optional
         The column of times (dates, datetimes of one time zone or none, ISO texts), with ``every``; or a
-        :class:`fastdp.Time`.  By default there is one number for all rows.
+        :class:`fastdp.Time`.  None: one number for all rows.
     every : str or timedelta, optional
-        Length of the windows, where ``time`` is a column: "15min", "1h", "1d" and others.
+        Length of the windows, such as "15min", "1h" or "1d", where ``time`` is a column.
     by : str or list of str, optional
         Key columns: every key has a number in every window.
     keys : list, mapping, "public", PrivateKeys or None
-        Released keys: entries, or tuples for several columns, or a mapping of each column to a list, for all
-        combinations.  Rows with other keys are dropped. "public": those of all rows, if they are no secret.
-        :class:`fastdp.PrivateKeys`, or None with ``delta``: chosen privately.
+        Released keys: entries, tuples for several columns, or a mapping of each column to a list, for all
+        combinations.  Rows with other keys are dropped.  "public": keys of all rows, if they are no secret.
+        :class:`fastdp.PrivateKeys`, or None with ``delta``: keys are chosen privately.
     epsilon : float
-        Privacy loss for one unit over everything that is released.
+        Privacy loss of one unit in all.
     unit : Rows or Person
-        Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person six hundredths of the budget count its rows, and dropped ones (:attr:`Table.dropped_rows`).
+        Rows that one person may change; by default one.  A Person's counted and dropped rows
+        (:attr:`Table.dropped_rows`) cost up to 6 percent of the budget.
     bounds : dict, number, pair or Value
-        Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
-        single column alone.  15 percent of the column's budget count rows by size (:attr:`Table.clipped_rows`), which
-        choose its clip, and 5 percent are for the sum beyond it; a hundredth, beside a given clip.
+        Public bound of each column of values: a number (from 0), a pair (low, high), or a :class:`fastdp.Value`; a
+        single column needs no mapping.  Rows by size choose its clip (:attr:`Table.clipped_rows`) for 15 percent of
+        its budget; the sum beyond it has 5 percent.
     delta : float
-        Above 0, with ``by`` and without ``keys``: private keys; a key of one unit alone appears with probability at
-        most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
+        Above 0, noise is Gaussian where its variance is smaller.  With ``by`` and without ``keys``, keys are private:
+        a key of one unit alone appears with probability at most ``delta``.
     levels : bool or None
-        True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`) while a cell's variance at most doubles; None: grows by a tenth; False: cells alone.
+        True: totals of all keys, of each prefix of ``by`` and over all windows are measured too
+        (:meth:`Table.level`), while a cell's variance at most doubles, or (None) grows by at most a tenth; False:
+        cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
         Reserves the release before a row is read.
     stream : str, optional
-        The table's name, which a ledger needs.  Under one key, other names get independent noise; without a name
-        tables share it up to the first sum in which they differ.
+        The table's name, which a ledger needs.  Under one key, names have independent noise; tables without a name
+        share it up to the first sum in which they differ.
 
     Warns
     -----
     AccuracyWarning
-        By released numbers: rows past the bound, noise as large as most numbers, over a tenth of persons' rows
+        Where released numbers show rows past the bound, noise as large as most numbers, over a tenth of persons' rows
         dropped, listed keys without rows, or windows of a wrong clock.
 
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  An error about rows leaves a ledger's budget spent; earlier checks do
-        not.
+        For an argument that is not accepted.  Only an error about rows leaves a ledger's budget spent.
     BudgetError
-        If the ledger's limit leaves too little, or an entry has the same noise.
+        If the ledger has too little left, or an entry with the same noise.
 
     Notes
     -----
@@ -312,7 +311,7 @@ def totals(
     ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums, of cells alone.
+    """Private totals of a column by window of time and key: :func:`aggregate` of its sums, of cells alone.
 
     Parameters
     ----------
@@ -321,7 +320,7 @@ def totals(
     bound : float, (float, float) or Value
         Its public bound, as for :class:`fastdp.Value`.
     clip : float or (float, float), optional
-        Publicly known ends to which values are clipped.
+        Public ends to which values are clipped.
     others
         As for :func:`aggregate`.
 
@@ -360,7 +359,7 @@ def counts(
     ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private numbers of rows by window of time, and by key: :func:`aggregate` of ``{"*": "count"}``.
+    """Private numbers of rows by window of time and key: :func:`aggregate` of ``{"*": "count"}``.
 
     Examples
     --------
@@ -395,10 +394,9 @@ def means(
     ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
-    """Private means of a column by window of time, and by key: :func:`aggregate` of its means.
+    """Private means of a column by window of time and key: :func:`aggregate` of its means.
 
-    Parameters as of :func:`totals`.  .4 of the column's budget is for the number of rows, .6 for the sum of
-    deviations from the middle of the clip.
+    Parameters as of :func:`totals`.  The column has .6 of epsilon, or .65 of rho, the rows the rest.
 
     Examples
     --------

@@ -46,7 +46,7 @@ _FAR = 40.0
 
 
 class KeyRule(NamedTuple):
-    """Noise of the numbers that choose keys, least noisy number of a released key, and keys of one person."""
+    """Noise and threshold that choose keys, and keys of one person."""
 
     distribution: Distribution
     threshold: int
@@ -61,8 +61,8 @@ def count_rule(
 ) -> KeyRule:
     """The least T that a unit's own keys pass with total probability at most delta.
 
-    A key of c rows passes with probability S(c); k rows in keys of `least` or more reach k max S(c) / c. `power` 2
-    (Laplace noise only): k is the root of the sum of squares.
+    A key of c rows passes with probability S(c), so k rows in keys of at least `least` reach k max S(c) / c.  `power`
+    2 (Laplace only): k is the root of the sum of squares.
     """
     if isinstance(distribution, LaplaceDistribution):
         reached = partial(_laplace_reached, distribution)
@@ -75,9 +75,9 @@ def count_rule(
 def _laplace_reached(
     distribution: LaplaceDistribution, counts: tuple[int, int, int], delta: float, threshold: int
 ) -> bool:
-    """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, rounded up.
+    """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), rounded up, stay within delta.
 
-    S(c) / c^p falls, then rises: its greatest value is at one of both counts.
+    S(c) / c^p falls, then rises: it is greatest at one of the two counts.
     """
     exponent = _TAIL.divide(Decimal(distribution.scale.denominator), Decimal(distribution.scale.numerator))
     one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
@@ -110,12 +110,12 @@ def _gaussian_reached(
 
 
 def key_weights(distribution: Distribution, most: int) -> Integers:
-    """Weight, rounded down, of each of a person's m keys, m = 0, ..., `most`: 1 / m, or Gaussian 1 / sqrt(m)."""
+    """Weight, rounded down, of each of m keys, m = 0, ..., `most`."""
     return weights_of_norm(2 if isinstance(distribution, GaussianDistribution) else 1, most)
 
 
 def weights_of_norm(power: int, most: int) -> Integers:
-    """The same by the norm, at most 1: that of sums or of squares."""
+    """Weights 1 / m, or 1 / sqrt(m) for `power` 2, rounded down."""
     if power == 2:
         return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
     return np.append(0, WEIGHT // np.arange(1, most + 1))
@@ -130,20 +130,10 @@ def weigh(
     weights: Integers,
     secret: Words,
 ) -> tuple[Integers, Integers, Integers]:
-    """Person and period, key, and weight, int64[m] each, of the distinct keys of least keyed hash.
+    """Group, key and weight, int64[m] each, of the distinct keys of least keyed hash.
 
-    Parameters
-    ----------
-    groups, codes : int64[n]
-        Person and period, and key, of each row, by number.
-    persons, periods : int64[g, 2], int64[g]
-        Of each group.
-    words : int64[keys]
-        64 bits by each key's entries.
-    weights : int64[most + 1]
-        Of each key of a person with so many.
-    secret : uint64[2]
-        Key of the hash, for this purpose alone.
+    `groups` (numbers of person and period) and `codes` (of keys) are by row; `persons`, [g, 2], and `periods` by
+    group; `words`: 64 bits of each key; `weights`: by number of keys; `secret`: of this hash alone.
     """
     pairs = np.sort(groups * np.int64(words.size) + codes)
     # Distinct ones: a group's keys.
@@ -157,7 +147,7 @@ def weigh(
 
 @lru_cache(maxsize=256)
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
-    """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses."""
+    """Noise and threshold of weights for (`epsilon`, `delta`), beside pure losses."""
     # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/noise.md).
     loss = gaussian_loss(epsilon, delta)
     distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
@@ -174,13 +164,13 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
 
 @lru_cache(maxsize=256)
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
-    """The same where rho = `loss`^2 / 2 in total gives (`epsilon`, `delta`), and keys have x = `share`."""
+    """The same for keys with x = `share`, where all have rho = loss^2 / 2."""
     left = _delta_of_new(lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
     return _better(_gaussian_rule(share, left, most), _laplace_rule(share, left, most))
 
 
 def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
-    """R such that m new keys of a person may pass with probability R / m each."""
+    """R such that m new keys pass with probability R / m each."""
     # If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, with a delta of spent(t / m);
     # new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
@@ -192,7 +182,7 @@ def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> f
 
 
 def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
-    """Sigma of 1 / `loss` weights; one of m new keys passes with probability `delta` / m at most."""
+    """Sigma of 1 / `loss` weights; m new keys pass with at most `delta` / m each."""
     distribution = gaussian_distribution(sigma_of_loss(WEIGHT**2, loss))
     # As in the rule for counts, noise is at most normal noise a step further out.
     each = special.ndtri(delta / np.arange(1, most + 1))
@@ -201,7 +191,7 @@ def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
 
 
 def _laplace_rule(loss: float, delta: float, most: int) -> KeyRule:
-    """Scale of 1 / `loss` weights; a person's new keys pass as a unit's rows."""
+    """Scale of 1 / `loss` weights; new keys pass as a unit's rows."""
     distribution = laplace_distribution(WEIGHT / Fraction(loss))
     return count_rule(distribution, WEIGHT, delta, WEIGHT // most)._replace(most=most)
 
@@ -213,7 +203,7 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 
 @lru_cache(maxsize=256)
 def counts_suffice(epsilon: float, delta: float, contributions: int, share: float) -> bool:
-    """True if keys of persons with as many keys as rows need no more persons by counts than by weights.
+    """True if keys need no more persons by counts than by weights.
 
     Counts, which are released too, have all of `epsilon`, weights a `share`.
     """
@@ -227,7 +217,7 @@ def counts_suffice(epsilon: float, delta: float, contributions: int, share: floa
 
 
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
-    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
+    """Noisy sums, and flags of keys that pass; keys without sums never pass."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
     noise = bound_noise.draw_cell_noise(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
@@ -239,7 +229,7 @@ def _deviation(distribution: Distribution) -> Fraction:
 
 
 def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tuple[Floats, Floats]:
-    """Limits of counts published because their noisy numbers reach the threshold, by equal tails given that.
+    """Limits of counts whose noisy numbers reached the threshold, by equal tails.
 
     They contain the noisy number; the lower is at least 1.
     """
@@ -261,7 +251,7 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
 
 
 def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: float) -> Floats:
-    """Least distances in [0, `far`] at which the falling `tail` is at most `error`, float64[count], by bisection."""
+    """Least distances at which falling tails are at most `error`, by bisection."""
     low, high = np.zeros(count), np.full(count, far)
     low_enough = tail(low) <= error
     for _ in range(64):

@@ -1,6 +1,6 @@
-"""State of ``Windows`` between calls: which windows are open, their rows, and private keys so far.
+"""State of ``Windows`` between calls: open windows, their rows, and private keys so far.
 
-A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it
+A key appears when its running weight with fresh noise N passes T + Z, with one Z for each key
 (``docs/tables_proofs.md``, "Private keys online").
 """
 
@@ -40,7 +40,7 @@ def texts(entries: Sequence[object]) -> list[pa.Array]:
 
 
 class Closing(NamedTuple):
-    """Windows that a public clock closes: each at its end, or all of a period at its end."""
+    """Windows that close one by one, or with their period."""
 
     calendar: Calendar
     periods: Calendar | None
@@ -48,7 +48,6 @@ class Closing(NamedTuple):
     stop: int
 
     def number(self, clock: int) -> int:
-        """The first window that is open then."""
         if self.periods is None:
             return min(self.calendar.number(min(clock, LAST)), self.stop)
         return int(self.numbers(np.array([min(clock, LAST)]))[0])
@@ -63,14 +62,13 @@ class Closing(NamedTuple):
         return np.minimum(found, self.stop)
 
     def end(self, first: int) -> int:
-        """The window after those that close with the open one of this number."""
         if self.periods is None:
             return first + 1
         period = self.periods.number(self.calendar.edge(first))
         return min(self.calendar.number(self.periods.edge(period + 1)), self.stop)
 
     def next(self, first: int, clock: int) -> int:
-        """The first window that a call leaves open: periods are closed one by one, each a table."""
+        """First window that a call leaves open."""
         found = max(first, self.number(clock))
         return found if self.periods is None or found == first else self.end(first)
 
@@ -86,9 +84,9 @@ class Waiting:
     """Rows of open windows: window, key, and further numbers.
 
     Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, c + 1]: the
-    last column links to the previous row of the window (-1: none); rows from ``size`` on are free; the last row holds
-    the number filled by any state.  ``gone``: rows of closed windows; ``ends``: last row of each open window or -1;
-    ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of one window and key are added up.
+    last column links to the window's previous row (-1: none), the last row holds the number filled by any state.
+    ``gone``: rows of closed windows; ``ends``: last row of each open window (-1: none); ``moved``, ``base``:
+    compactions, and rows after the last; ``merges``: cells are added up.
     """
 
     rows: Integers
@@ -107,7 +105,7 @@ class Waiting:
         return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
 
     def compact(self, first: int) -> Waiting:
-        """The state without rows of windows before number ``first``, merged, if these are many; else `self`."""
+        """Drop rows of windows before ``first`` and merge cells, if worthwhile."""
         live = self.size - self.gone
         crowded = self.merges and live > 2 * self.base + SPARE
         if self.gone <= max(live, SPARE) and not crowded:
@@ -118,7 +116,7 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1, base=fresh.size)
 
     def with_rows(self, said: Integers, first: int, windows: int = 0) -> Waiting:
-        """The state with the rows `said`, int64[m, c], in at least so many open windows from `first` on."""
+        """State with rows, int64[m, c], and at least so many open windows."""
         places = said[:, 0] - first
         windows = max(windows, self.ends.size, int(places.max()) + 1 if len(places) else 0)
         ends = self.ends.copy()
@@ -135,7 +133,7 @@ class Waiting:
         return Waiting(rows, ends, self.merges, size, self.gone, self.moved, self.base)
 
     def added_since(self, before: Waiting) -> Integers:
-        """Rows added since `before`; after a compaction in between all that it left and later ones."""
+        """Rows since `before`, and after a compaction all that it left."""
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:
@@ -156,7 +154,7 @@ def _merged(rows: Integers) -> Integers:
 
 
 def row_parts(rows: Integers, kind: bytes) -> list[bytes]:
-    """Rows as parts of a log, each small enough for a state file."""
+    """Rows as parts of a log, small enough for state files."""
     return [b"%b:%b" % (kind, codec.pack(rows[i : i + PART_ROWS], "<i8")) for i in range(0, len(rows), PART_ROWS)]
 
 
@@ -175,8 +173,8 @@ _ROUNDING = 2.0**-40
 class KeyNoise(NamedTuple):
     """Rule by which keys appear.
 
-    ``total``: largest norm of a unit's weights by key, of sums (``power`` 1) or squares (2); ``least``: smallest
-    weight; ``loss``: cost of the choice.
+    ``total``: largest norm of a unit's weights, of sums (``power`` 1) or squares (2); ``least``: smallest weight;
+    ``loss``: cost.
     """
 
     total: int
@@ -187,7 +185,7 @@ class KeyNoise(NamedTuple):
 
     @classmethod
     def of(cls, shares: Shares) -> KeyNoise:
-        """Rows of a unit count 1 each; the distinct keys of a person and window have norm 1."""
+        """Rows count 1 each; distinct keys of a person and window have norm 1."""
         plan, loss, delta = shares.plan, shares.helper("keys"), shares.key_delta
         if plan.who is None:
             return cls(plan.contributions, 1, 1, loss, delta)
@@ -203,7 +201,7 @@ class KeyNoise(NamedTuple):
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
-        """T in windows `first` to `last` - 1 since the start: int64[last - first]."""
+        """T in windows `first` to `last` - 1: int64[last - first]."""
         octaves = np.array([number.bit_length() - 1 for number in range(first + 1, last + 1)], np.int64)
         found, index = np.unique(octaves, return_inverse=True)
         return np.array([_threshold(self, octave) for octave in found.tolist()], np.int64)[index]
@@ -211,13 +209,13 @@ class KeyNoise(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _threshold(rule: KeyNoise, octave: int) -> int:
-    """T in windows 2^i to 2^(i + 1) - 1: all of them have 1 / ((i + 1) (i + 2)) of delta, whose sum is 1."""
+    """T in windows 2^i to 2^(i + 1) - 1, with 1 / ((i + 1) (i + 2)) of delta."""
     part = rule.delta / (2.0**octave * (octave + 1) * (octave + 2)) * (1.0 - _ROUNDING)
     return count_rule(laplace_distribution(rule.scale), rule.total, part, rule.least, rule.power).threshold
 
 
 def weights_of(plan: TablePlan) -> Integers:
-    """Weights of the distinct keys of a person in a window, by their number."""
+    """Weights of a person's distinct keys in a window."""
     return weights_of_norm(
         2 if plan.noise == "gaussian" else 1, min(plan.per_window or plan.contributions, MOST_KEYS)
     )
@@ -226,7 +224,7 @@ def weights_of(plan: TablePlan) -> Integers:
 def person_cells(
     rows: CellRows, units: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
 ) -> tuple[Integers, Integers, Integers]:
-    """Window, key and weight, int64[m] each, of a person's keys in a window; ``units``: numbers of rows' periods."""
+    """Window, key and weight of persons' keys, int64[m] each."""
     persons, periods, both = Numbers(), Numbers(), Numbers()
     groups = both.of(periods.of(persons.of(*digests.T.copy()), units), rows.windows)
     own, windows = both.pairs.T.copy()
@@ -238,10 +236,10 @@ def person_cells(
 
 @dataclass(frozen=True, eq=False)
 class OnlineKeys:
-    """Keys so far, hidden ones too: secret, but for those in ``shown``.
+    """Keys so far, hidden ones too: secret, except those in ``shown``.
 
-    ``table`` numbers the keys, ``size`` of them this state's.  ``facts``, int64[n, 3], of keys with rows in closed
-    windows: sum of weights, threshold's noise Z, window of appearance.  ``known`` caches numbers.
+    ``table`` numbers the keys, ``size`` of them this state's.  ``facts``, int64[n, 3], of keys in closed windows: sum
+    of weights, threshold's noise Z, window of appearance.
     """
 
     table: Keys
@@ -263,7 +261,7 @@ class OnlineKeys:
 
     @cached_property
     def shown(self) -> tuple[Keys, Integers]:
-        """Keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
+        """Keys that have appeared, sorted, and their numbers (-1: hidden)."""
         return self.table.select(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
@@ -295,9 +293,9 @@ class OnlineKeys:
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
-        """The state after windows `span`, [first, last), from cells: windows, keys, weights, int64[n] each.
+        """State after windows `span`, [first, last), from windows, keys and weights, int64[n] each.
 
-        `start`: the first window of all, from which thresholds count.
+        `start`: the first window of all.
         """
         old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
         new[:old], new[old:, 2] = self.facts, HIDDEN

@@ -23,9 +23,9 @@ _ENTRIES, _CELLS, _LAST = b"entries", b"cells", b"last"
 class Reached:
     """Entries of a column so far, 16 bytes each, and the keys in which they count: secret.
 
-    ``entries``: digests, of which the first ``size`` are this state's; ``cells``: an entry's number and a key, the
-    first ``held``; ``last``: :func:`released` numbers by quantity, and secret exact ones, int64[levels, 4, K], of the
-    last windows of each height of the counter.
+    ``entries``: digests, the first ``size`` of this state; ``cells``: an entry's number and a key, the first
+    ``held``; ``last``: :func:`released` and secret exact numbers of the last windows of each height, int64[levels, 4,
+    K].
     """
 
     entries: Numbers = field(default_factory=Numbers)
@@ -38,7 +38,7 @@ class Reached:
         return Reached(last=self.last).with_pairs(self.entries.pairs[: self.size], self.cells.pairs[: self.held])
 
     def with_pairs(self, entries: Integers, cells: Integers) -> Reached:
-        """The state with more digests of entries, and of their cells, int64[n, 2] each."""
+        """State with more digests of entries, and cells, int64[n, 2] each."""
         self.entries.of(*entries.T.copy())
         self.cells.of(*cells.T.copy())
         return replace(self, size=self.entries.size, held=self.cells.size)
@@ -46,7 +46,7 @@ class Reached:
     def after(
         self, named: Integers, rows: EntryRows, quantities: Sequence[Quantity], span: tuple[int, int], plan: TablePlan
     ) -> tuple[Reached, dict[Quantity, Integers]]:
-        """The state after windows [first, last), and its counter's sums; ``named``: digests of rows' entries."""
+        """State after windows [first, last), and its counter's sums."""
         state, found, last = self, dict[Quantity, Integers](), dict[Quantity, Integers]()
         if (self.entries.size, self.cells.size) != (self.size, self.held):
             # Another state has more.
@@ -71,7 +71,7 @@ class Reached:
         return replace(state, size=state.entries.size, held=state.cells.size, last=last), found
 
     def with_released(self, measured: Mapping[Quantity, Integers], first: int) -> Reached:
-        """The state with released numbers, int64[3, W, K], of windows from the first + 1-st on."""
+        """State with released numbers, int64[3, W, K], of windows after ``first``."""
         found = {}
         for quantity, last in self.last.items():
             counter, steps = quantity.counter, measured[quantity].transpose(1, 0, 2)
@@ -94,7 +94,7 @@ class Reached:
         return [part for kind, rows in listed for part in row_parts(rows, b"%b%d" % (kind, number))]
 
     def with_part(self, part: bytes, number: int, quantities: Sequence[Quantity], keys: int) -> Reached:
-        """The state after a part, unchanged by one of another column; ValueError for numbers out of range."""
+        """State after a log's part of this column."""
         kind, _, raw = part.partition(b":")
         name = kind.removesuffix(b"%d" % number)
         if name == kind or name not in (_ENTRIES, _CELLS, _LAST):

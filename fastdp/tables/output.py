@@ -1,4 +1,4 @@
-"""Released windows as Arrow tables, files (Parquet, CSV) and plots."""
+"""Released windows as Arrow tables and files (Parquet, CSV), and in words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
 def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
-    """One row for each window and node of a depth; columns of :attr:`Table.frame`."""
+    """One row for each window and node of a depth (:attr:`Table.frame`)."""
     numbers: dict[str, Floats] = {}
     for statistic in released.statistics:
         exact, revised = (answers.windows(statistic, depth, revised=which) for which in (False, True))
@@ -52,7 +52,7 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
 
 
 def shown_rows(released: Released, depth: int) -> Flags:
-    """True for windows and nodes of a depth that are rows of the frame: bool[W, K]."""
+    """True for windows and nodes in the frame: bool[W, K]."""
     # A day that a zone leaves out has no length, and the next one's name.
     shown = np.repeat(np.diff(released.edges)[:, None] > 0, released.sizes[depth], axis=1)
     if released.begins is not None and depth == len(released.parents):
@@ -97,7 +97,7 @@ def whole_numbers(
 
 
 def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
-    """Integers near `wanted` that add up to parents' `totals`: largest remainders first."""
+    """Integers near `wanted` that add up to `totals`, by largest remainders."""
     width = totals.shape[1]
     sums, each = grouped(wanted, parents, width)[:, parents], np.bincount(parents, minlength=width)[parents]
     equal = np.broadcast_to(1.0 / each, wanted.shape).copy()
@@ -161,7 +161,7 @@ def _calendar(released: Released) -> Json:
 
 
 def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
-    """Write an Arrow table; see :meth:`fastdp.tables.table.Table.write`."""
+    """Write an Arrow table: see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
     with described_file(target, beside, facts, overwrite=validation.flag("overwrite", overwrite)) as file:
@@ -188,7 +188,7 @@ def description_of(path: Path) -> Path | None:
 
 
 def described(released: Released, answers: Answers, depth: int) -> list[tuple[str, str]]:
-    """Names and texts of clips and dropped shares, and why ends of intervals are missing or far."""
+    """Names and texts of clips, dropped shares and missing ends."""
     found = []
     for column, each in released.tails.items():
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"

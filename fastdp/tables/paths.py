@@ -1,7 +1,7 @@
-"""Choice of what gets noise where persons have rows in most windows, by public and released numbers.
+"""Choice between noise in windows and in a calendar's numbers, where persons have rows in most windows.
 
-Noise in each window errs by sqrt(2) T clips over epsilon, noise in m numbers of a calendar by sqrt(2) m, and by what
-the calendar cannot express, of which public shares are expected (:mod:`fastdp.tables.calendar_basis`).
+Noise in each window errs by sqrt(2) T clips over epsilon, in m numbers of a calendar by sqrt(2) m and by the part
+that it cannot express (:mod:`fastdp.tables.calendar_basis`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USUAL = 100.0
 
 
 class Paths(NamedTuple):
-    """Expected root mean square errors of a window, in bounds of a row; of the best calendar, with its columns."""
+    """Expected errors of a window, in bounds of a row, and the calendar."""
 
     windows: float
     calendar: float
@@ -33,7 +33,7 @@ class Paths(NamedTuple):
 
 
 def paths_of(shares: Shares, rows: float | None = None) -> Paths:
-    """Both paths of a settled plan; ``rows``: expected in a window and key."""
+    """Both paths of a settled plan; ``rows``: expected in a cell."""
     plan = shares.plan
     assert plan.calendar is not None  # noqa: S101 - a plan that a calendar fits
     edges = plan.calendar.edges(plan.start or 0, plan.stop or 0)
@@ -59,9 +59,9 @@ def paths_of(shares: Shares, rows: float | None = None) -> Paths:
 
 
 def with_path(shares: Shares, rows: float | None = None, most: int = 0) -> Shares:
-    """Shares of a settled plan by a calendar, where it is asked for or expected to err less.
+    """Shares of a settled plan by a calendar, if asked for or expected to err less.
 
-    ``rows``: expected in a window and key; ``most``: in all, which its numbers hold.
+    ``rows``: expected in a cell; ``most``: in all.
     """
     plan = shares.plan
     if plan.misfit is not None or not plan.cells:

@@ -1,4 +1,4 @@
-"""Public parameters of a release of a table, and numbers that follow: sums, grid, identity of noise."""
+"""Public parameters of a table's release, and the numbers that follow from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Clips = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: widest clip, which ``chooses`` narrows, bound, and other fields.
+    """A column's widest clip, which ``chooses`` narrows, bound and other fields.
 
     ``entries``: distinct entries are counted.
     """
@@ -64,7 +64,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """All public parameters of a release of a table."""
+    """All public parameters of a table's release."""
 
     statistics: tuple[Statistic, ...]
     columns: tuple[ColumnPlan, ...]
@@ -86,7 +86,7 @@ class TablePlan:
     #: `start`, `stop`: Numbers of the first window, and after the last.
     start: int | None = None
     stop: int | None = None
-    #: What a public clock closes, each a release of its own; a table is finished.
+    #: Spans that a public clock closes, each a release of its own; a table is finished.
     closes: Literal["table", "windows", "periods"] = "table"
     #: `cells`, `nodes`: Windows times keys; key prefixes by depth.
     cells: int | None = None
@@ -105,7 +105,6 @@ class TablePlan:
 
     @property
     def online(self) -> bool:
-        """True if windows are released one by one."""
         return self.closes == "windows"
 
     @cached_property
@@ -134,7 +133,7 @@ class TablePlan:
 
     @cached_property
     def misfit(self) -> str | None:
-        """Text of what to change for a calendar in place of windows; None for nothing."""
+        """Change that a calendar needs; None if it fits."""
         if self.unit.basis == "windows":
             return "a Person with another basis"
         if self.unit.per_window is None:
@@ -147,18 +146,17 @@ class TablePlan:
 
     @cached_property
     def chooses_rows(self) -> bool:
-        """True if k, the number of rows of a person that count, is chosen privately."""
+        """True if k, a person's rows, is chosen privately."""
         return self.unit.rows == "auto"
 
     @cached_property
     def key_share(self) -> float:
-        """Share of the choice of private keys, where it has one."""
         assert self.private is not None  # noqa: S101 - asked for private keys alone
         return self.private.share or (0.25 if self.who is None else 0.5)
 
     @cached_property
     def selects_cells(self) -> bool:
-        """True if private keys are chosen by the noisy counts that are released."""
+        """True if the released noisy counts choose private keys."""
         if self.key_rule != "private" or self.calendar is not None or not self.counts_rows or self.levels:
             return False
         # Many rows of a person count less by weights of its keys.
@@ -175,7 +173,6 @@ class TablePlan:
 
     @cached_property
     def most_keys(self) -> int:
-        """Keys in which a person counts, of its reach."""
         listed = len(self.keys) if self.key_rule == "given" else MAX_CELLS
         return min(self.contributions, listed, self.unit.keys or listed)
 
@@ -186,19 +183,19 @@ class TablePlan:
 
     @cached_property
     def bounds_rows(self) -> bool:
-        """True if a statistic depends on which rows of a person count."""
+        """True if a statistic depends on persons' counted rows."""
         return self.who is not None and any(each.kind != "reach" for each in self.statistics)
 
     @property
     def keeps_all(self) -> bool:
-        """True if it is public that no row of a person is dropped."""
+        """True if publicly no row of a person is dropped."""
         most, k = self.unit.most, self.contributions
         if most is None or self.chooses_rows or self.unit.keys is not None:
             return False
         return most <= min(k, self.per_window or k)
 
     def is_person(self, name: str) -> bool:
-        """True for a column that is asked for reach alone, of persons, who are read anyway."""
+        """True for the column of persons, asked for reach alone."""
         return name == self.who and self.parts[name][0] == "reach"
 
     @property
@@ -213,7 +210,7 @@ class TablePlan:
         return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
-        """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
+        """Plan with windows [first, last) and numbers of key prefixes."""
         keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
@@ -221,7 +218,6 @@ class TablePlan:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First window and the one after the last, as far as they are known."""
         return -(2**63) if self.start is None else self.start, 2**63 - 1 if self.stop is None else self.stop
 
     def has(self, windows: Integers) -> Flags:
@@ -234,7 +230,7 @@ class TablePlan:
         return next(column for column in self.columns if column.name == name)
 
     def with_values(self, values: Floats) -> Flags | None:
-        """Rows with a value in each column that leaves out others: bool[n] (None: all)."""
+        """Rows, bool[n], with values where columns drop others (None: all)."""
         left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
         if not left:
             return None
@@ -246,7 +242,6 @@ class TablePlan:
 
     @cached_property
     def summed(self) -> list[ColumnPlan]:
-        """Columns whose values are added up."""
         return [column for column in self.columns if self.parts[column.name][0] in FIRST_SUMS]
 
     def place(self, name: str) -> int:
@@ -259,7 +254,6 @@ class TablePlan:
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """Names of the measured sums, by column."""
         # Where ends are public, and online, windows say nothing of each other.
         public = tuple(column.name for column in self.columns if column.given or self.online)
         found = _parts(self.statistics, tuple(column.name for column in self.columns), public)
@@ -270,11 +264,10 @@ class TablePlan:
 
     @property
     def by_period(self) -> bool:
-        """True if a period's windows are released together, under a key that names the first."""
+        """True if a period's windows are released together."""
         return self.asks_calendar and self.periods is not None
 
     def key(self, secret: Key) -> Key:
-        """Key of a release of these windows."""
         own = secret.bind(self)
         return own.within("period", self.start) if self.by_period and self.start is not None else own
 
@@ -333,7 +326,6 @@ class TablePlan:
         }
 
     def check_basis(self) -> None:
-        """ParameterError for a calendar that is asked for and does not fit."""
         if self.asks_calendar and self.misfit is not None:
             raise self.refused_basis(self.misfit)
 
@@ -363,7 +355,7 @@ def _parts(
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
-    """Columns of values with their bounds, then those of entries; ParameterError without a bound."""
+    """Columns of values with bounds, then those of entries."""
     found = []
     for name, value in bounds_of(statistics, bounds):
         bound = None if value.bound is None else ends_of("bound", value.bound)

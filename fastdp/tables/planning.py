@@ -61,15 +61,15 @@ class Expected:
     Attributes
     ----------
     std_error, half_width : float
-        Standard error, and half of the interval's width; in rows if ``in_rows``.
+        Standard error, and half of the interval's width.
     value : float or None
         The expected number, if given.
     longer : dict of str to float
         Half-widths over a day, a week, a year.
     in_rows : bool
-        True of a quantile: rows between it and the true one.
+        True of a quantile, whose errors are rows.
     drowned : str
-        If the interval is as wide as the expected number, one sentence that says why and names ways; else empty.
+        Reason and remedies, if the interval is as wide as the expected number; else empty.
     """
 
     std_error: float
@@ -87,20 +87,20 @@ class Plan:
     Attributes
     ----------
     epsilon, confidence : float
-        Privacy loss of one unit, and confidence of the intervals.
+        Privacy loss of one unit, confidence of the intervals.
     unit, every : str
-        The protected unit, and the length of a window (None: all rows).
+        The protected unit, and the windows' length (None: all rows).
     noise : "laplace" or "gaussian"
         Noise of the sums.
     errors : dict of str to Expected
-        By name of the statistic.
+        By statistic.
     shares : Shares or ArrayShares
-        What each number costs; ``print`` shows a table.
+        Cost of each number; ``print`` shows a table.
     size : int or None
-        Number of values of a finished array; None of a table.
+        Values of a finished array.
     ways : dict of str to float
-        Of a person in most windows, whose rows of a window are bounded: the first statistic's standard error by noise
-        in windows, and by a calendar (:class:`fastdp.Person`), each with and without delta.
+        Of a :class:`fastdp.Person` with ``per_window``: the first statistic's standard error by noise in windows, and
+        by a calendar, with and without delta.
 
     Examples
     --------
@@ -177,20 +177,19 @@ def plan(
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
 ) -> Plan:
-    """Accuracy of a release of a table or a finished array, before any data; costs no epsilon.
+    """Accuracy of a release of a table or finished array, before any data.
 
     Parameters
     ----------
     statistics, bounds, every, unit, delta, levels
         As for :func:`fastdp.aggregate`.
     size : int, optional
-        In place of statistics: number of values of a finished array (:func:`fastdp.release`).  Beside it only
-        ``bounds``, ``delta``, ``mean`` and a unit of consecutive values are given.
+        In place of statistics: number of values of a finished array (:func:`fastdp.release`), with ``bounds``,
+        ``delta``, ``mean`` and a unit of consecutive values alone.
     epsilon : float, optional
         Privacy loss of one unit.
     half_width : float, optional
-        In place of ``epsilon``, which is computed: half-width of the first statistic's interval in one window and
-        key.
+        In place of ``epsilon``, which follows: half-width of the first statistic's interval in one window and key.
     windows : int
         Number of windows.
     keys : int or PrivateKeys
@@ -198,21 +197,21 @@ def plan(
     rows : float, optional
         Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
-        Value expected of a row, within the bound, of each column: with the expected rows errors are those of the clip
-        that exponential values of this mean would get, and the plan says where noise hides them.
+        Value expected of a row, within the bound, by column: with the expected rows, errors are those of the clip
+        that exponential values would get, and the plan says where noise hides them.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
     Raises
     ------
     ParameterError
-        For an argument out of range, both or none of ``epsilon`` and ``half_width``, or of ``statistics`` and
-        ``size``, or noise that hides all expected numbers, even those of all windows and keys together.
+        For an argument out of range, both or none of ``epsilon`` and ``half_width`` or of ``statistics`` and
+        ``size``, or noise that hides even the expected numbers of all rows.
 
     Notes
     -----
-    Without ``rows`` and ``mean`` values are clipped at the bound or given clip, and nothing lies beyond it; a chosen
-    clip is smaller, and so are errors.
+    Without ``rows`` and ``mean`` values are clipped at the bound or given clip; a chosen clip is smaller, and so are
+    errors.
 
     Examples
     --------
@@ -302,7 +301,7 @@ def plan(
 def _settled(
     at: Callable[[float], Plan], epsilon: float | None, half_width: float | None, most: float = math.inf
 ) -> Plan:
-    """The plan at this epsilon, or at the least whose first half-width is `half_width`."""
+    """Plan at this epsilon, or at the least with this half-width."""
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
@@ -333,7 +332,7 @@ def _planned_array(
     confidence: float,
     epsilon: float,
 ) -> Plan:
-    """Errors of a finished array's total and of a part's sum, at the outcome where they are widest."""
+    """Errors of an array's total and of a partial sum, at their widest."""
     from fastdp.streams.array_plan import PART, plan_array
 
     if isinstance(bounds, Value) and bounds == Value(bounds.bound):
@@ -370,7 +369,7 @@ def _planned(
     *,
     beside: bool = False,
 ) -> Plan:
-    """Errors of a release; ``beside`` another one they may hide every number."""
+    """Errors of a release; ``beside`` another they may hide all numbers."""
     plan, first = shares.plan, shares.plan.start or 0
     # Noise in each window and key is that of the first ones; a calendar's depends on all.
     by_calendar = plan.misfit is None and windows <= MOST_WINDOWS
@@ -437,10 +436,7 @@ def _planned(
 
 
 def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> float:
-    """Size beside which an error is large: the number, or of values of both signs that of their sizes.
-
-    These may cancel, so that a precise number is near 0.
-    """
+    """Size beside which an error is large; signed values may cancel."""
     if statistic.column == ROWS:
         return abs(value)
     column = plan.column(statistic.column)
@@ -452,7 +448,7 @@ def _size(plan: TablePlan, statistic: Statistic, value: float, rows: float) -> f
 
 
 def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expected], rows: float) -> None:
-    """ParameterError if noise hides every number, even that of all windows and keys together."""
+    """ParameterError for noise that hides all numbers, even their sum."""
     told, span, plan = "", (np.array([0]), np.array([released.edges.size - 1])), released.shares.plan
     for each in released.statistics:
         expected = errors[each.name]
@@ -467,7 +463,6 @@ def _check_whole(released: Released, answers: Answers, errors: Mapping[str, Expe
 
 
 def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) -> tuple[Shares, dict[str, Tail]]:
-    """Clips that exponential values of expected rows would get, and what lies beyond."""
     chosen: dict[str, tuple[Sizes, Choice]] = {}
     for column in shares.plan.chooses:
         if rows and (scale := scales[column.name]):
@@ -488,7 +483,7 @@ def _expected_tails(shares: Shares, rows: float, scales: Mapping[str, float]) ->
 
 
 def _scale_of(mean: float | None, ends: tuple[float, float]) -> float:
-    """Scale of exponential values whose mean this is if those past the bound lie at it; of the mean's sign."""
+    """Scale of exponential values, clipped at the bound, with this mean."""
     most = ends[1] if (mean or 0.0) > 0.0 else -ends[0]
     if not mean or most <= 0.0:
         return mean or 0.0
@@ -500,7 +495,6 @@ def _scale_of(mean: float | None, ends: tuple[float, float]) -> float:
 
 
 def _below(scale: float, clip: float) -> float:
-    """Mean of exponential values within the clip."""
     return -scale * math.expm1(-clip / abs(scale)) if scale else 0.0
 
 

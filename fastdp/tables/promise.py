@@ -1,4 +1,4 @@
-"""The guarantee of a release in words, from the lines of its shares: components, composition, public knowledge."""
+"""The guarantee of a release, from its shares: components, composition, public knowledge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PURE = ("auto",)
 
 
 def promise(shares: Shares, *, simulated: bool, notes: Sequence[str] = ()) -> Guarantee:
-    """The guarantee of a release; ``simulated``: its noise follows from a seed; ``notes``: further public facts."""
+    """The guarantee of a release; ``notes``: further public facts."""
     parts = components(shares)
     whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
     public = [*_public_knowledge(shares, whole), *notes]
@@ -59,7 +59,7 @@ def components(shares: Shares) -> list[Guarantee]:
 
 
 def times_of(shares: Shares, unit: UnitRows) -> Times | None:
-    """Public times outside which no row of the unit counts; None if they are not public."""
+    """Public times outside which no row counts, else None."""
     plan = shares.plan
     if plan.time is None or plan.calendar is None or plan.start is None or plan.stop is None or plan.taken:
         return None
@@ -84,13 +84,12 @@ def _unit(shares: Shares) -> Guarantee:
 
 
 def _weighs(shares: Shares) -> bool:
-    """True if keys are chosen by weights of persons at once: with Gaussian noise they are concentrated."""
+    """True if persons' weights choose keys at once (concentrated if Gaussian)."""
     plan = shares.plan
     return plan.who is not None and not plan.online and not plan.selects_cells
 
 
 def _words(shares: Shares, line: Line) -> tuple[str, str, float]:
-    """Name, derivation and delta of a line."""
     plan, k, purpose = shares.plan, shares.plan.contributions, line.purpose
     noise = f"discrete {'Gaussian' if shares.gaussian else 'Laplace'} noise"
     if purpose == "keys":
@@ -179,7 +178,6 @@ def _keys(shares: Shares) -> str:
 
 
 def _approximate(shares: Shares, whole: Guarantee) -> Guarantee:
-    """Guarantee in (epsilon, delta) from rho; a choice of keys adds its delta."""
     plan = shares.plan
     stated = whole.approximate(plan.epsilon, shares.noise_delta)
     if plan.key_rule != "private":

@@ -1,7 +1,7 @@
-"""Quantiles of cells in three steps, each placed by what was released before.
+"""Quantiles of cells in three steps, each placed by the numbers before (``docs/tables_proofs.md``).
 
-Noisy counts of the whole table give bins of about equal rows; each cell has noisy counts of these; and, where they
-put its quantile, the noisy excess: rows below less the quantile's share of all.  Proofs: ``docs/tables_proofs.md``.
+Noisy counts of the table give bins of about equal rows; each cell has noisy counts of these; and, at its estimated
+quantile, the noisy excess: rows below less the quantile's share of all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BETWEEN = 2.0
 
 
 def check_bins(cells: int) -> None:
-    """ParameterError if histograms of `cells` do not fit in memory."""
+    """Refuse histograms that do not fit in memory (ParameterError)."""
     if cells * BINS > MAX_BINS:
         raise ParameterError(
             f"quantiles of {cells:,} windows and keys: expected at most {MAX_BINS // BINS:,}, because each has a "
@@ -57,7 +57,7 @@ def check_bins(cells: int) -> None:
 
 @dataclass(frozen=True)
 class Bins:
-    """Fine bins from `low` to `high`, wider away from 0; the ends hold values beyond."""
+    """Fine bins from `low` to `high`, wider away from 0."""
 
     low: float
     high: float
@@ -91,13 +91,13 @@ class Bins:
 
 
 def nodes_of(counts: Integers) -> Integers:
-    """Groups, then bins, of the whole table: int64[nodes] from counts of fine bins, int64[BINS, W, K]."""
+    """Groups, then bins, of the table, from int64[BINS, W, K]."""
     whole = counts.sum(axis=(1, 2))
     return np.concatenate([whole.reshape(FAN_OUT, -1).sum(axis=1), whole])
 
 
 def consistent_leaves(nodes: Floats) -> Floats:
-    """Least-squares counts of bins from nodes of equal variance: float64[BINS]."""
+    """Least-squares counts of bins from nodes: float64[BINS]."""
     upper, bins = nodes[:FAN_OUT], nodes[FAN_OUT:].reshape(FAN_OUT, -1)
     # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
     found: Floats = bins + ((upper - bins.sum(axis=1)) / (bins.shape[1] + 1.0))[:, None]
@@ -105,7 +105,7 @@ def consistent_leaves(nodes: Floats) -> Floats:
 
 
 def rising(values: Floats) -> Floats:
-    """The middle of the two nearest rising functions, along the last axis."""
+    """The middle of the nearest rising functions, on the last axis."""
     up = np.maximum.accumulate(values, axis=-1)
     out: Floats = 0.5 * (up + np.minimum.accumulate(values[..., ::-1], axis=-1)[..., ::-1])
     return out
@@ -113,14 +113,14 @@ def rising(values: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Bins of cells: places of their borders among the fine ones, and the table's share below each fine border."""
+    """Borders of cells' bins among fine ones, and the table's shares below."""
 
     cut: Integers
     below: Floats
 
     @classmethod
     def of_table(cls, nodes: Array | None, cells: int, noise: DrawnNoise) -> Parts:
-        """Of about equal rows by the table's noisy nodes; without them equal in fine bins.
+        """Bins of about equal rows by the table's noisy nodes, else of as many fine bins.
 
         `noise`: that of a cell's counts.
         """
@@ -141,13 +141,12 @@ class Parts:
         return cls(np.unique(np.concatenate([[0], inner, heavy, heavy + 1, [BINS]])), share)
 
     def counts(self, fine: Integers) -> Integers:
-        """Rows of each bin: int64[bins, W, K] from fine ones."""
         return np.ascontiguousarray(np.add.reduceat(fine, self.cut[:-1], axis=0))
 
     def place(self, excess: Floats, known: tuple[Integers, Floats] | None = None) -> Floats:
-        """The place among the fine borders where an excess at the borders, float64[..., bins + 1], is 0.
+        """Fine border at which an excess at the borders, float64[..., bins + 1], is 0.
 
-        `known`: further places, one a cell, and the excess there, which counts if its bin holds the 0.
+        `known`: a further border of each cell, and its excess.
         """
         at = np.clip((excess < 0.0).sum(axis=-1), 1, self.cut.size - 1)
         left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
@@ -165,7 +164,7 @@ class Parts:
         return np.clip(found, first, last)
 
     def value(self, excess: Floats, places: Array) -> tuple[Floats, Floats]:
-        """The excess at places among the fine borders, float64[...], and its variance by shapes within their bins."""
+        """Excess at fine borders, and its variance by shapes within bins."""
         at = np.clip(np.searchsorted(self.cut, places, side="right"), 1, self.cut.size - 1)
         left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
         ends, own = self.below[self.cut], np.interp(places, np.arange(BINS + 1.0), self.below)
@@ -183,7 +182,7 @@ def weights_of(ranks: Sequence[float]) -> Integers:
 def excess_sensitivity(ranks: Sequence[float]) -> int:
     """Steps by which a row moves the excesses of all quantiles together.
 
-    Borders rise with ranks: a row is above the first ones and below the others; the sum is greatest at either end.
+    A row is above the first borders and below the others.
     """
     weights = weights_of(ranks)
     return int(max(weights.sum(), (UNIT - weights).sum()))
@@ -191,14 +190,14 @@ def excess_sensitivity(ranks: Sequence[float]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A quantile's excess at the borders of cells' bins, rising, and its noise's variance where it is about 0."""
+    """A quantile's rising excess at borders, and its variance near 0."""
 
     excess: Floats
     variance: Floats
 
     @classmethod
     def of(cls, parts: Parts, counts: Floats, rank: float, noise: DrawnNoise) -> Curve:
-        """From noisy counts float64[..., bins]; where noise hides a cell's shape, that of the table."""
+        """From counts, float64[..., bins]; where noise hides a shape, the table's."""
         below = rows_below(counts)
         whole = below[..., -1:]
         excess = below - rank * whole
@@ -218,13 +217,13 @@ def rows_below(counts: Floats) -> Floats:
 
 
 def border_variances(bins: int, rank: float) -> Floats:
-    """Variance of rows below each border less `rank` times all rows, in a bin's."""
+    """Variance of rows below each border less `rank` times all rows."""
     before = np.arange(bins + 1.0)
     return before * (1.0 - rank) ** 2 + (bins - before) * rank**2
 
 
 def places_of(parts: Parts, counts: Array, ranks: Sequence[float], noise: DrawnNoise) -> Integers:
-    """Fine borders at which each cell's excess is measured, rising with ranks: int64[ranks, W, K]."""
+    """Fine borders at which excesses are measured: int64[ranks, W, K]."""
     cells = np.moveaxis(counts.astype(np.float64), 0, -1)
     found = [parts.place(Curve.of(parts, cells, rank, noise).excess) for rank in ranks]
     places = np.clip(np.rint(np.stack(found)), 1, BINS - 1).astype(np.int64)
@@ -261,9 +260,9 @@ class Histogram:
     added: Callable[[Floats], Floats]
 
     def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
-        """The quantile `rank` of values in windows [start, stop) of each key, and its interval: float64[q, K] each.
+        """Quantile of windows [start, stop) of each key, and its interval: float64[q, K] each.
 
-        The interval holds with at least this probability; without information it is the bins' range.
+        Without information the interval is the bins' range.
         """
         cells = np.moveaxis(self.counts.astype(np.float64), 0, -1)
         at, curve = self.ranks.index(rank), Curve.of(self.parts, cells, rank, self.noise)
@@ -291,7 +290,6 @@ class Histogram:
         return out
 
     def _ranges(self, values: Floats, starts: Integers, stops: Integers) -> Floats:
-        """Sums of windows and keys: float64[q, K, ...]."""
         keys = np.moveaxis(self.added(np.moveaxis(values, 1, -1)), -1, 1)
         prefix = np.concatenate([np.zeros_like(keys[:1]), np.cumsum(keys, axis=0)])
         out: Floats = prefix[stops] - prefix[starts]
@@ -300,9 +298,9 @@ class Histogram:
     def _single(
         self, known: Floats, places: Integers, counts: Floats, rank: float, width: float, number: float
     ) -> tuple[Floats, Floats]:
-        """Borders between which the quantile lies, by two tests of `width` for each end.
+        """Borders about the quantile, by two tests of `width` for each end.
 
-        One is the excess at its place and rows of bins between, the other bins alone: that knows the place's own bin.
+        One test takes the excess at its place and bins between, the other the bins alone.
         """
         cut = self.parts.cut
         below = rows_below(counts)
@@ -329,12 +327,11 @@ class Histogram:
         return lowest, np.where(high, np.minimum(highest, ends[first[..., 0]]), highest)
 
     def _common(self, counts: Floats, lengths: Integers, rank: float, width: float) -> tuple[Floats, Floats]:
-        """Borders between which the quantile of several cells lies by their bins."""
         excess, error = self._by_bins(counts, lengths[..., None], rank, width)
         return _ends(excess + error < -BETWEEN, excess - error > BETWEEN, self.bins.borders[self.parts.cut])
 
     def _by_bins(self, counts: Floats, lengths: Array | int, rank: float, width: float) -> tuple[Floats, Floats]:
-        """Excess at the borders by rows of the bins alone, and its error, of `lengths` cells."""
+        """Excess at the borders by bins alone, and its error."""
         below = rows_below(counts)
         variances = border_variances(self.parts.cut.size - 1, rank) * self.noise.variance
         # As it is: borders of little noise would take on the greatest noise of others if it were made to rise.
@@ -342,7 +339,7 @@ class Histogram:
 
 
 def _ends(low: Flags, high: Flags, ends: Floats) -> tuple[Floats, Floats]:
-    """The highest border of `low`, and the lowest one of `high`; the first and the last where there is none."""
+    """Highest border of `low` and lowest of `high`, else the outermost."""
     size = ends.size
     below = size - 1 - np.argmax(low[..., ::-1], axis=-1)
     above = np.argmax(high, axis=-1)

@@ -1,4 +1,4 @@
-"""Integers of a cell: their sensitivity, the labels of their noise, and how rows are added to them."""
+"""Integers of a cell: their sensitivity, noise labels, and how rows are added."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ COUNTS = (*BINNED, "distinct", *NEW)
 class Quantity:
     """One integer sum of each cell, or several counts.
 
-    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
-    square, in steps of ``resolution``; cells alone have "distinct", and of bins from ``low`` to ``high``
-    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes; "reach" and "key reach" are new
-    entries, in sums of a ``counter``.
+    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 a row, "square" the
+    square in steps of ``resolution``.  Cells alone have "distinct", and by bins from ``low`` to ``high`` "histogram"
+    and "excess", of ``ranks``; "table" counts all cells' nodes; "reach" and "key reach" count new entries, in sums of
+    a ``counter``.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Quantity:
 
     @property
     def layers(self) -> int:
-        """Numbers of each cell, or of the table, that one row is in."""
+        """Numbers that hold one row, of a cell or the table."""
         return LEVELS if self.name == "table" else 1
 
     @property
@@ -75,11 +75,11 @@ class Quantity:
 
     @property
     def steps_per_square(self) -> float:
-        """Steps of ``resolution`` in the square of one step of ``grid``: a power of 2."""
+        """Steps of ``resolution`` in a squared step of ``grid``."""
         return self.grid**2 / self.resolution
 
     def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
-        """Add rows with these values to `sums`; False if one that counts is not finite."""
+        """Add rows' values to `sums`; False if one is not finite."""
         windows, keys = rows.windows, rows.codes
         if self.name == "count":
             window_sums.add_ones(windows, keys, first, sums)
@@ -97,7 +97,7 @@ class Quantity:
 
 
 class CellRows(NamedTuple):
-    """Rows that count: windows, keys (-1: not released), values float64[c, n]."""
+    """Counted rows: windows, keys (-1: not released), values float64[c, n]."""
 
     windows: Integers
     codes: Array
@@ -105,7 +105,7 @@ class CellRows(NamedTuple):
 
 
 def not_finite() -> DataError:
-    """The error about a value that is missing, NaN or infinite."""
+    """The error about a missing value, NaN or infinity."""
     how = argument("Value", nonfinite="drop")
     return DataError(
         "value: a row that counts has none, or one that is not a finite number; expected finite values "

@@ -16,7 +16,7 @@ from fastdp.validation import DAY
 
 
 class EntryRows(NamedTuple):
-    """Rows of entries by number: windows, keys (-1: not released), and a hash of entry and key, int64[n] each."""
+    """Rows of entries: numbers, windows, keys (-1: not released), hashes, int64[n] each."""
 
     entries: Integers
     windows: Integers
@@ -28,11 +28,10 @@ class EntryRows(NamedTuple):
 
 
 def moved_by(plan: TablePlan, name: str, *, squares: bool) -> int:
-    """Most by which a unit moves numbers of new entries: the L1 norm, or the squared L2 norm.
+    """Most by which a unit moves numbers of new entries: L1 norm, or squared L2 norm.
 
-    A person is new once, in each key in which it counts.  Part of a person's rows, or a row, takes an entry from one
-    window to another, so that two numbers of one key move by one; several rows may move the same two.  A number is in
-    a sum of each level.
+    A person is new once, in each key in which it counts.  A row, or a part of a person's, takes an entry from one
+    window to another, which moves two numbers of one key by one.  A number is in a sum of each level.
     """
     levels = counter_of(plan).levels
     if plan.who is None:
@@ -41,7 +40,7 @@ def moved_by(plan: TablePlan, name: str, *, squares: bool) -> int:
 
 
 def counter_of(plan: TablePlan) -> Counter:
-    """The counter for the windows, or a year of them where their number is not public yet."""
+    """Counter of the windows, or of a year of unknown ones."""
     windows = 1
     if plan.start is not None and plan.stop is not None:
         windows = plan.stop - plan.start
@@ -51,7 +50,7 @@ def counter_of(plan: TablePlan) -> Counter:
 
 
 class Newcomers:
-    """Numbers of new entries of each window, in all or by key; of an entry's keys the first ``most`` count."""
+    """New entries of windows; an entry's first ``most`` keys count."""
 
     def __init__(self, quantity: Quantity, cells: tuple[int, int], most: int | None = None) -> None:
         self._by_key, (self._windows, keys), self._most = quantity.name == "key reach", cells, most
@@ -60,13 +59,12 @@ class Newcomers:
         self._firsts, self._hashes = Growing(np.int64), Growing(np.uint64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Add rows whose entries are values, but missing ones."""
+        """Add rows whose values are entries."""
         bits = (values + 0.0).view(np.int64)
         codes = np.where((values == MISSING_ENTRY) | np.isnan(values), -1, rows.codes)
         self.see(EntryRows(bits, rows.windows, codes, np.zeros(bits.size, np.uint64)), first)
 
     def see(self, rows: EntryRows, first: int) -> None:
-        """Add rows in windows from number ``first`` on."""
         rows = rows._replace(windows=rows.windows - first)
         rows = rows.take((rows.codes >= 0) & (rows.windows >= 0) & (rows.windows < self._windows))
         numbers = self._seen.of(rows.entries, rows.codes if self._by_key else np.zeros_like(rows.codes))
@@ -76,12 +74,12 @@ class Newcomers:
             np.minimum.at(held.array, numbers, part)
 
     def numbers(self) -> Integers:
-        """Sums of the counter, int64[1, W, K], or [1, W, 1] of all keys."""
+        """Sums of the counter, int64[1, W, K or 1]."""
         new = self.new()
         return self._counter.sums(new, np.zeros((self._counter.levels, self._keys), np.int64), 0)[0][None]
 
     def new(self, left: Integers | None = None) -> Integers:
-        """New entries, int64[W, K], or [W, 1] of all keys; ``left``: keys in which each entry may still count."""
+        """New entries, int64[W, K or 1]; ``left``: keys still open to each entry."""
         (entries, codes), firsts = self._seen.pairs.T, self._firsts.array
         if self._by_key and self._most is not None:
             most = np.full(entries.size, self._most) if left is None else left[entries]
@@ -92,7 +90,7 @@ class Newcomers:
 
 
 def first_keys(entries: Integers, windows: Integers, hashes: NDArray[np.uint64], most: Integers) -> Integers:
-    """Places of the first keys of each entry, in order of windows, within one of hashes: as many as ``most``."""
+    """Indices of each entry's first ``most`` keys, by window, then hash."""
     order = np.lexsort((hashes, windows, entries))
     own = entries[order]
     begins = np.flatnonzero(np.diff(own, prepend=-1))
@@ -105,8 +103,8 @@ def released(
 ) -> Integers:
     """Released numbers, noisy ones, and draws in these, int64[3, W, K], from noisy sums of the counter, [W, K].
 
-    ``before``, int64[levels, 3, K]: those of the last windows of each height among ``first`` ones.  Released numbers
-    never fall, nor pass ``limit``, the whole's; ``variance``: of a draw.
+    ``before``, int64[levels, 3, K]: those of the last windows of each height among the ``first``.  Released numbers
+    never fall, nor pass ``limit``, that of all keys; ``variance``: of a draw.
     """
     noisy = counter.running(sums, before[:, 1], first)
     draws = np.broadcast_to(counter.draws(np.arange(first + 1, first + len(sums) + 1))[:, None], sums.shape)

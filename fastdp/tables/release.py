@@ -1,4 +1,4 @@
-"""One release of a table: rows to choices, noisy sums and all that leaves."""
+"""One release of a table: from rows through choices to noisy sums."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Chosen = dict[str, tuple[Sizes, Choice]]
 
 @dataclass(frozen=True)
 class TableRelease:
-    """One release under the key of its composition, with the facts for a ledger."""
+    """A release under its composition's key, with a ledger's facts."""
 
     shares: Shares
     source: Source
@@ -95,7 +95,6 @@ class TableRelease:
         return self._choose(keys, ends, Part(held.once if plan.is_public else held.again))
 
     def of_persons(self, found: PersonRows, keys: Keys, ends: Ends) -> Released:
-        """The release of rows that are read."""
         plan, shares, key = self.plan, self.shares, self.key
         first, last = ends.found()
         plan.check_cells(last - first, 1)
@@ -113,7 +112,7 @@ class TableRelease:
     def _tally(
         self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None, rest: Rest
     ) -> Tally:
-        """Integers of all parts: of the only one, or as an engine adds them up (None)."""
+        """Integers of the only part, or as an engine adds them up."""
         found = Tally(plan, keys.size, quantities, rest)
         if part is not None:
             return found.with_rows(part)
@@ -121,7 +120,6 @@ class TableRelease:
         return found.filled(self.source.add(Tallying(plan, hashing_of(self.key), quantities, rest), plan.who))
 
     def _choose(self, keys: Keys, ends: Ends, part: Part | None, weights: Integers | None = None) -> Released:
-        """Choose keys and clips; ``weights``: those of persons by key."""
         plan, shares = self.plan, self.shares
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
@@ -151,7 +149,7 @@ class TableRelease:
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
             clips[name] = sizes, choices.choose_clips(shares.task(name), sizes)
         if clips:
-            # Sums get what the choices leave.
+            # Sums get the budget that the choices leave.
             outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in clips.items()}
             plan = replace(shares.plan, outcomes=outcomes)
             has_cells = plan.counts_rows or any(plan.outcome(each.name)[0] for each in plan.summed)
@@ -209,7 +207,6 @@ class TableRelease:
     def _tail(
         self, shares: Shares, name: str, tally: Tally, found: tuple[Sizes, Choice] | None, counted: Number | None
     ) -> Tail:
-        """Released facts beyond one column's body."""
         plan, task, key, number = shares.plan, shares.task(name), self._key_of(shares.plan, name), None
         if found is None:
             sizes = choices.release_sizes(task, tally.sizes[name].counts, key, counted)
@@ -221,7 +218,6 @@ class TableRelease:
         return choices.tail_of(shares, name, *found, number)
 
     def _residual(self, shares: Shares, q: Quantity, exact: Integers) -> Number:
-        """Norm of what the calendar leaves of a quantity's sums."""
         assert shares.plan.basis is not None  # noqa: S101 - called with one
         key = self.key if q.column == ROWS else self._key_of(shares.plan, q.column)
         given = q.sensitivity * shares.moved_by("residual"), shares.helper("residual", q.column), shares.plan.noise
@@ -233,7 +229,6 @@ class TableRelease:
 
 
 def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
-    """Clips between which the sum beyond a body lies."""
     found: dict[str, tuple[float, Floats]] = {}
     for name, choice in chosen.items():
         grid, bound = shares.grids[name], shares.plan.column(name).ends
@@ -253,7 +248,7 @@ RARE = 0.05
 
 
 def warn_of_cells(found: Released, *, given: bool) -> bool:
-    """A warning of windows by a wrong clock, or of given keys without rows; False if there is none."""
+    """Warn of a wrong clock, or of keys without rows; True if so."""
     firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
     if not firsts or not found.sums[0].steps.size:
         return False

@@ -1,4 +1,4 @@
-"""All that leaves in a release of a table, before it becomes a frame; nothing in it is private."""
+"""Everything that a table's release publishes, before it becomes a frame."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fastdp.tables.tails import Tail
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Noisy numbers of the nodes of one level with independent noise."""
+    """Noisy numbers of one level's nodes, with independent noise."""
 
     level: Level
     #: Sums, or the one whose counts these are.
@@ -40,7 +40,7 @@ class Measured:
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped."""
+    """Released numbers of persons' counted and dropped rows."""
 
     counted: Number
     dropped: Number
@@ -56,7 +56,7 @@ class RowNumbers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Everything that was released of a table; nothing in it is private."""
+    """Everything that was released of a table."""
 
     #: int64[W + 1]. Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock; 0 and 1
     #: without times.
@@ -93,11 +93,11 @@ class Released:
     others: DrawnNoise | None = None
     #: int64[K] or None. Each key's first window, before which nothing of it is released; None: 0.
     begins: Integers | None = None
-    #: Of each sum by a calendar, in steps: the norm of what its columns leave, over all windows and keys.
+    #: Of each sum by a calendar, in steps: the norm that its columns leave, over all windows and keys.
     residuals: tuple[Number, ...] = ()
 
     def since(self, begins: Integers) -> Released:
-        """The same without windows of keys before those numbers."""
+        """The same without windows of keys before `begins`."""
         early = np.arange(self.edges.size - 1)[:, None] < begins
         if not early.any():
             return self
@@ -106,7 +106,7 @@ class Released:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Composed when it is asked for."""
+        """Guarantee, composed when it is asked for."""
         return promise(self.shares, simulated=self.simulated, notes=self.notes)
 
     @property
@@ -123,7 +123,7 @@ class Released:
 
     @property
     def in_windows(self) -> tuple[Measured, ...]:
-        """Sums in each window, where they follow from numbers of a calendar with the noise that windows have."""
+        """Sums in each window; by a calendar with its windows' noise."""
         basis = self.shares.plan.basis
         if basis is None:
             return self.sums
@@ -173,7 +173,7 @@ def released_of(
 
 
 def unknown_tails(plan: TablePlan, quantities: Sequence[Quantity], *, expected: bool = False) -> dict[str, Tail]:
-    """Tails where rows beyond the clips are not counted; ``expected``: there are none."""
+    """Tails of clips without counted rows beyond."""
     found = {}
     for q in quantities:
         if q.name in FIRST_SUMS:

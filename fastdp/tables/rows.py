@@ -1,4 +1,4 @@
-"""A source to rows by window and key, in batches; persons' rows bounded by least hashes."""
+"""Reads a source's rows by window and key, in batches; bounds persons' rows by least hashes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class BatchRows(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows that count of a table, or of a part of it: with persons one batch.
+    """Rows that count of a table, or of a part of it, in batches.
 
-    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count;
-    ``all_rows``: of persons, if their reach is asked for.
+    ``sizes``: number of rows of each one's person (and period); ``dropped``: persons' rows that do not count;
+    ``all_rows``: for persons' reach.
     """
 
     read: Reads
@@ -51,7 +51,6 @@ class Part(NamedTuple):
     all_rows: EntryRows | None = None
 
     def numbered(self, numbers: Integers) -> Part:
-        """The same with other numbers of keys, int64[K]."""
         rows = self.all_rows
         return self._replace(
             read=lambda: (each._replace(codes=numbers[each.codes]) for each in self.read()),
@@ -66,7 +65,7 @@ def read_rows(
     see_times: Callable[[Integers], None] | None = None,
     persons: Entries | None = None,
 ) -> Iterator[BatchRows]:
-    """Rows that may count, by batch; ``keys`` and ``persons`` number all rows'."""
+    """Rows that may count, by batch; ``keys`` and ``persons`` number them."""
     begin = 0
     for batch in source.batches():
         size, present = batch.num_rows, None
@@ -106,7 +105,7 @@ def read_rows(
 
 
 def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
-    """Values of a column, 0 for non-finite ones that count so; 52 bits of entries."""
+    """Values of a column, or 52 bits of entries."""
     if plan.entries:
         digests, present = digests_of(column)
         numbers = (digests[:, 0] & (2**52 - 1)).astype(np.float64)
@@ -120,7 +119,7 @@ def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
 
 
 def no_rows() -> DataError:
-    """The error about a table without rows, and so without a first and a last window."""
+    """The error about a table without rows."""
     wanted = argument("Time", start=..., stop=...)
     return DataError(f"frame has no rows: expected {wanted}, because it has no first and last window")
 
@@ -132,7 +131,7 @@ def check_finite(values: Floats) -> None:
 
 
 class PersonRows:
-    """Collects rows of persons, about 40 bytes each, and selects those that count."""
+    """Collects persons' rows, about 40 bytes each, and selects some."""
 
     def __init__(self, plan: TablePlan, hashing: bytes, rows: int | None = None) -> None:
         self._plan, size = plan, rows or 0
@@ -162,15 +161,13 @@ class PersonRows:
         return self.persons.digests.size if self._plan.periods is None else self._periods.size
 
     def totals(self) -> Integers:
-        """Rows of each person (and period): int64[p]."""
         found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
     def sum_key_weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
-        """Sum by key, over persons, the weight that a person gives to each of its distinct keys.
+        """Sum of persons' weights by key, int64[K]; dropped rows count too.
 
-        ``words``: a 64-bit word of each key, int64[K].  Returns int64[K], in steps of ``rule``'s weights; rows count
-        here even if they are dropped from sums.
+        ``words``: 64 bits of each key, int64[K].
         """
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
@@ -184,7 +181,7 @@ class PersonRows:
         return sums
 
     def part(self, plan: TablePlan, words: Integers) -> Part:
-        """Rows that count, and all that a person's reach needs; ``words``: 64 bits of each key."""
+        """Rows that count, and those for reach; ``words``: of keys."""
         return self.kept(plan, words)._replace(all_rows=self._all_rows(plan, words))
 
     def kept(self, plan: TablePlan, words: Integers) -> Part:
@@ -206,7 +203,7 @@ class PersonRows:
         return Part(lambda: iter((rows,)), np.bincount(own)[own], dropped)
 
     def _in_few_keys(self, most: int, words: Integers) -> Flags:
-        """Rows in the `most` keys of least hash of their person (and period)."""
+        """Rows in their person's (and period's) `most` keys of least hash."""
         groups, codes = self._groups.array, self._codes.array
         _, first, which = np.unique(groups * words.size + codes, return_index=True, return_inverse=True)
         own = groups[first]
@@ -230,7 +227,7 @@ class PersonRows:
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    """Dropped rows, at most 4 k of each person and period."""
     dropped = np.bincount(groups, ~kept, minlength=size)
     return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
@@ -241,7 +238,7 @@ def hashing_of(key: Key) -> bytes:
 
 
 def hash_keys(hashing: Words, persons: Integers, words: Integers) -> Words:
-    """Hash of a person and key, uint64[n], by which those of one window are in order."""
+    """Hash of a person and key, uint64[n], for order within windows."""
     none = np.zeros_like(words), np.ascontiguousarray(words), np.empty((0, words.size))
     found: Words = person_rows.hash_rows(hashing, persons, none[0], none[1], none[2])
     return found
@@ -258,7 +255,7 @@ def read_persons(
 
 
 class HeldRows:
-    """Rows that are read once, or again: from memory where they fit."""
+    """Rows that are read again, from memory if they fit."""
 
     def __init__(self, once: Reads) -> None:
         self.once, self._held = once, list[CellRows]()
@@ -277,7 +274,7 @@ class HeldRows:
 
 
 class Ends:
-    """First and last window, given or of the rows that were seen."""
+    """First and last window, given or of the rows."""
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan

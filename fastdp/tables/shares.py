@@ -1,7 +1,7 @@
-"""A plan to numbers: shares of the budget, the noise that each buys, and steps of the grids; computed once.
+"""Shares of the budget, the noise that each buys, and steps of the grids, from a plan.
 
-Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*") as one,
-divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.
+Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, and the rows ("*"), divide
+the rest by weight; in a column come :data:`OF_COLUMN`, then its sums and counts, equally.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OF_ALL = {
 }
 #: Shares of a column's budget: rows by size, which choose the clips, and the sum beyond the body; sums have the rest.
 OF_COLUMN = {"sizes": Fraction(3, 20), "tail": Fraction(1, 20)}
-#: Share of a column's, or the rows', budget for the norm of what a calendar leaves of their sums.
+#: Share of a column's, or the rows', budget for the norm that a calendar leaves of their sums.
 RESIDUAL = Fraction(1, 10)
 #: The first where the clip is known publicly; the second is then spent on the sums.
 SIZES_OF_KNOWN = Fraction(1, 100)
@@ -83,7 +83,7 @@ HEADS = ("purpose", "of", "level", "loss", "share", "a unit moves")
 
 
 class Line(NamedTuple):
-    """One choice, number or vector that is released: its loss, and by how many sensitivities a unit moves it."""
+    """A released choice, number or vector: loss, and sensitivities moved."""
 
     purpose: str
     column: str
@@ -96,11 +96,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnTask:
-    """Public numbers on which the choices about one column depend.
+    """Public numbers for the choices about one column.
 
-    ``ends``: of the sizes; ``least``: the least clip; ``weighs``: with persons; ``sizes``: loss of the rows by size;
-    ``noise``, ``errors``: their kind, and their deviations a unit of length; ``cells``, ``together``: windows and
-    keys, and windows in the sums that users add up.
+    ``ends``: of the sizes; ``weighs``: with persons; ``sizes``: loss of rows by size; ``noise``, ``errors``: kind and
+    deviations; ``cells``, ``together``: windows and keys, and windows in usual sums.
     """
 
     column: str
@@ -116,7 +115,6 @@ class ColumnTask:
 
     @property
     def parts(self) -> int:
-        """Of one unit of a bin."""
         return WEIGHT if self.weighs else 1
 
     @property
@@ -165,11 +163,10 @@ class Shares:
         return next(iter(self.levels))
 
     def level_of(self, quantity: Quantity) -> Level:
-        """Level of counts: that of the cells, or the whole in each window."""
         return Level(0, True) if quantity.name == "reach" else self.cells
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a choice or number; 0 if there is none."""
+        """Loss of a helper; 0 if there is none."""
         return self.helpers.get((purpose, column), 0.0)
 
     def loss_of(self, quantity: Quantity, level: Level | None) -> float:
@@ -181,7 +178,7 @@ class Shares:
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def moved_by(self, purpose: str) -> int:
-        """Most by which a unit moves the numbers of a helper, of the tail in lengths."""
+        """Most by which a unit moves a helper (the tail: in lengths)."""
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
@@ -195,11 +192,10 @@ class Shares:
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """At the widest clips."""
         return self.quantities_at({})
 
     def quantities_at(self, clips: Clips) -> list[Quantity]:
-        """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
+        """Sums, the rows, and counts at these clips, in noise's order."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
             names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
@@ -227,7 +223,7 @@ class Shares:
         return [*sums, *([Quantity("count")] if plan.counts_rows else []), *counts]
 
     def log_variance(self) -> float:
-        """Sum of logarithms of cells' variances, in squared changes by one row."""
+        """Sum of logarithms of cells' variances in sensitivities."""
         deviations = (_deviation(self.moved(each, True), gaussian=self.gaussian) for each in self.quantities)
         losses = (self.loss_of(each, self.cells) for each in self.quantities)
         return sum(2.0 * math.log(deviation / loss) for deviation, loss in zip(deviations, losses, strict=True))
@@ -246,7 +242,7 @@ class Shares:
         )
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the numbers that choose keys, all at once."""
+        """Noise and threshold that choose keys, all at once."""
         plan = self.plan
         if plan.who is None or plan.selects_cells:
             distribution: Distribution
@@ -263,7 +259,7 @@ class Shares:
     # Refusals before any row is read.
 
     def check_sums(self) -> None:
-        """ParameterError for noise of a sum that cannot be drawn, however narrow the clip."""
+        """ParameterError for a sum's noise that cannot be drawn."""
         for quantity, level in itertools.product(self.quantities, self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
@@ -271,7 +267,7 @@ class Shares:
             noise_distribution(self.plan.noise, most, moved, self.loss_of(quantity, level))
 
     def check_helpers(self) -> None:
-        """ParameterError for a helper whose noise cannot be drawn."""
+        """ParameterError for a helper's noise that cannot be drawn."""
         plan = self.plan
         try:
             for (purpose, column), loss in self.helpers.items():
@@ -291,7 +287,7 @@ class Shares:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """All that is released, in the order of the guarantee: sums of each level, counts, helpers."""
+        """All that is released: sums by level, counts, helpers."""
         plan, found = self.plan, list[Line]()
         for level in self.levels if self.knows_levels else [None]:
             for q in (each for each in self.quantities if not each.counts):
@@ -313,11 +309,10 @@ class Shares:
         return tuple(found)
 
     def share(self, line: Line) -> float:
-        """Share of epsilon, or of rho."""
         return (line.loss / self.loss) ** (2 if self.gaussian else 1)
 
     def __getitem__(self, purpose: str) -> float:
-        """Share of all lines of a purpose: "sums", "counts", "keys", "tail" and so on; KeyError for another one."""
+        """Share of a purpose, such as "sums" or "keys"; else KeyError."""
         found = [self.share(line) for line in self.lines if line.purpose == purpose]
         if not found:
             raise KeyError(f"{purpose!r}: expected one of {', '.join(self.keys())}")
@@ -327,12 +322,10 @@ class Shares:
         return iter(self.keys())
 
     def keys(self) -> list[str]:
-        """Purposes of the lines, each once."""
         return list(dict.fromkeys(line.purpose for line in self.lines))
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Texts of the lines, by :data:`HEADS`."""
         rows: list[tuple[str, ...]] = []
         for line in self.lines:
             of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
@@ -356,7 +349,7 @@ class Shares:
 
 
 def shares_of(plan: TablePlan) -> Shares:
-    """All numbers of a plan; ParameterError for keys that take nearly all."""
+    """All numbers of a plan; ParameterError for greedy keys."""
     gaussian = plan.noise == "gaussian"
     key_delta, noise_delta = deltas_of(plan)
     loss = _zcdp_loss(plan.epsilon, noise_delta) if gaussian else plan.epsilon
@@ -444,14 +437,13 @@ def shares_of(plan: TablePlan) -> Shares:
 
 
 def moved_by_calendar(plan: TablePlan, basis: Basis, *, gaussian: bool) -> int:
-    """Most by which a unit moves a calendar's numbers of all keys."""
+    """Most by which a unit moves a calendar's numbers."""
     k, keys = plan.contributions, (plan.nodes or (1,))[-1]
     return basis.moved(l2_square(k, plan.per_window), min(k, keys, plan.unit.keys or keys), gaussian=gaussian)
 
 
 @lru_cache(maxsize=256)
 def _within(parts: tuple[str, ...]) -> Mapping[str, Fraction]:
-    """Share of each part in its column's budget."""
     found = {part: (OF_QUANTILES | OF_REACH).get(part, Fraction(1)) for part in parts}
     whole = sum(found.values())
     return {part: own / whole for part, own in found.items()}
@@ -474,7 +466,7 @@ def with_noise(plan: TablePlan) -> Shares:
 
 
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
-    """Delta of the choice of keys, and of Gaussian noise."""
+    """Deltas of the choice of keys and of Gaussian noise."""
     gaussian = plan.noise == "gaussian"
     # Keys by persons' weights and Gaussian sums are proved together, for all of delta.
     weighed = plan.who is not None and not plan.selects_cells
@@ -484,7 +476,7 @@ def deltas_of(plan: TablePlan) -> tuple[float, float]:
 
 
 def square_bits(plan: TablePlan) -> int:
-    """Bits that the largest square of a deviation has at most."""
+    """Most bits of the square of a deviation."""
     return SQUARE_BITS - max(0, (plan.contributions // FINE_ROWS).bit_length())
 
 
@@ -494,7 +486,7 @@ def _zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def _loss(amount: Fraction, power: int) -> float:
-    """Largest loss near the root of an amount whose power does not exceed it."""
+    """Largest float whose power does not exceed an amount."""
     # In integers, which cost a tenth of fractions.
     top, bottom = amount.numerator, amount.denominator
     found = math.sqrt(top / bottom) if power == 2 else top / bottom
@@ -512,7 +504,7 @@ def _deviation(moved: int, *, gaussian: bool) -> float:
 
 
 def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction], bool]:
-    """Share of each level, the cells' first; False if those that are measured follow from numbers not known yet."""
+    """Share of each level, cells first; False if not known yet."""
     cells = Level(len(plan.by), True)
     if plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar):
         return {cells: Fraction(1)}, True
@@ -523,7 +515,7 @@ def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction
 
 
 def _together(plan: TablePlan) -> float:
-    """Windows in the sums that the clip is chosen for: hours of a day, days of a week, else of a year."""
+    """Windows in the sums that the clip is chosen for."""
     if plan.calendar is None:
         return 1.0
     length = plan.calendar.edge(1) - plan.calendar.edge(0)
@@ -532,7 +524,7 @@ def _together(plan: TablePlan) -> float:
 
 
 def _steps(value: float, grid: float) -> int:
-    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
+    """A bound in steps, rounded towards 0, at least 1 unless 0."""
     top, bottom = abs(value).as_integer_ratio()
     steps, step = grid.as_integer_ratio()
     top, bottom = top * step, bottom * steps

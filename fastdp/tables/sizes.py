@@ -1,9 +1,8 @@
-"""Noisy numbers of rows by size to clips, and to intervals of sums: functions of released numbers alone.
+"""Clips, and intervals of sums, from noisy numbers of rows by size (measured in ``docs/tables_proofs.md``).
 
-A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j.  From these numbers follow the body's clip
-c, within which each cell's sum is released; the second clip c2, up to which one number of the whole table holds what
-the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Measured:
-``docs/tables_proofs.md``.
+A row is in one bin of |value|, for each sign, with edges bound / 1.5^j.  These numbers give the body's clip, within
+which each cell has a sum; the second clip, up to which one number of the table holds the excess; a model of the rest;
+and the most that noise may hide beyond.
 """
 
 from __future__ import annotations
@@ -55,24 +54,22 @@ class Number(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Rows of a unit that count; with persons, whose weight is 1, the rows for one weight by released numbers."""
+    """Rows of a unit that count; ``per``: of persons, estimated rows a weight."""
 
     rows: int = 1
     per: float | None = None
 
     @property
     def weight(self) -> float:
-        """Rows for one unit of a bin."""
         return 1.0 if self.per is None else self.per
 
     @property
     def most(self) -> float:
-        """By how many times its usual rows a unit of a bin may count."""
         return 1.0 if self.per is None else self.rows / self.per
 
     @property
     def spread(self) -> float:
-        """Relative error of a sum by weights where large values are those of persons with other numbers of rows."""
+        """Relative error of a sum by weights of unusual persons."""
         return 0.0 if self.per is None else max(self.rows / self.per - 1.0, 1.0 - 1.0 / self.per)
 
 
@@ -81,7 +78,7 @@ ONE_ROW = Unit()
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Values of one sign, as their noisy numbers by size show them."""
+    """Values of one sign, by their noisy numbers by size."""
 
     edges: Floats
     #: In bins; of persons, weights.
@@ -101,7 +98,6 @@ class Side:
 
     @cached_property
     def counts(self) -> Floats:
-        """Rows."""
         return self.unit.weight * self.noisy
 
     @cached_property
@@ -110,7 +106,7 @@ class Side:
 
     @cached_property
     def _standing(self) -> tuple[int, int]:
-        """First and last bin that stand out, or whose group does; (size, -1) if none."""
+        """First and last bin that stand out; (size, -1) if none."""
         h, size = self.counts, self.edges.size
         sums, top, low = np.concatenate([[0.0], np.cumsum(h)]), size, -1
         for m, deviations in STANDS.items():
@@ -141,12 +137,10 @@ class Side:
 
     @cached_property
     def highest(self) -> float:
-        """Highest edge that stands out."""
         return float(self.edges[self._standing[0]]) if self.known else 0.0
 
     @cached_property
     def lowest(self) -> float:
-        """Lower edge of the last bin that stands out."""
         return float(self._lower[self._standing[1]]) if self.known else 0.0
 
     @cached_property
@@ -156,7 +150,7 @@ class Side:
     def beyond(self, clip: float) -> tuple[float, float, float]:
         """Sum and sum of squares of (size - clip)+ in bins that stand out, and the sum's variance.
 
-        Numbers keep their sign, as positive parts are biased; a lump lies anywhere in its bin.
+        Numbers keep their sign, as positive parts are biased.
         """
         over = np.maximum(self._middles - clip, 0.0)
         sum_ = float((self.counts * over)[self._used].sum())
@@ -167,7 +161,6 @@ class Side:
 
     @cached_property
     def _fall(self) -> tuple[float, float]:
-        """Exponent of the tail, and rows above the highest edge by it."""
         (top, low), edges, h = self._standing, self.edges, self.counts
         above, last = np.cumsum(self._rows), min(low, top + INSIDE)
         fall = USUAL
@@ -182,7 +175,7 @@ class Side:
         return fall, float(above[top] * (self._lower[top] / edges[top]) ** fall)
 
     def rest(self, clip: float) -> float:
-        """Modelled sum of (size - clip)+, clip at least the highest edge."""
+        """Modelled sum of (size - clip)+ from the highest edge on."""
         if not self.known or clip >= self.edges[0]:
             return 0.0
         fall, rows = self._fall
@@ -190,19 +183,18 @@ class Side:
         return float(rows * self.highest / (fall - 1.0) * (near - far))
 
     def rest_variance(self, clip: float, to: float | None = None) -> float:
-        """Of the modelled sum, up to another clip."""
         far = 0.0 if to is None else self.rest(to)
         return ((MODEL + self.unit.spread) * (self.rest(clip) - far)) ** 2
 
     def hidden(self, clip: float, deviations: float, power: int = 1) -> float:
-        """The most that (size - clip)+ to a power adds unseen: at one edge, or over all; whatever the tail is."""
+        """Most that (size - clip)+ to a power adds unseen, for any tail."""
         each = np.maximum(self.edges - clip, 0.0) ** power
         one = float((each * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
         together = float(each @ self.counts) + deviations * self.deviation * float(np.linalg.norm(each))
         return self.unit.most * max(one, together)
 
     def most_rows(self, clip: float, deviations: float) -> float:
-        """The most rows of sizes above the clip at the edge where they would add most."""
+        """Most rows above the clip, where they would add most."""
         far = np.maximum(self.edges - clip, 0.0) * (np.maximum(self.counts, 0.0) + deviations * self.deviation)
         at = int(np.argmax(far))
         return self.unit.most * max(float(self.counts[at]), 0.0) + self.unit.most * deviations * self.deviation
@@ -214,7 +206,7 @@ class Side:
 
 
 class Noise(NamedTuple):
-    """Standard deviations a step of length: of a cell's body, and without a tail; of the tail; of one number."""
+    """Deviations of a body, of one without a tail, of the tail, of one number."""
 
     body: float
     alone: float
@@ -223,7 +215,7 @@ class Noise(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The clips; ``cells``: each cell has a sum, ``tail``: the table has a number, up to ``second``."""
+    """Clips; ``cells``: cells have sums; ``tail``: the table has a number."""
 
     clip: float
     second: float
@@ -236,7 +228,7 @@ BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
 
 
 def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, least: float = 0.0) -> Choice:
-    """Clips, the lower one at least ``least``, for sums over ``together`` of the cells."""
+    """Clips, from ``least`` on, for sums over ``together`` cells."""
     known, total = [each for each in sides if each.known], sum(each.total for each in sides)
     bound = max(float(each.edges[0]) for each in sides)
     if known:
@@ -250,7 +242,7 @@ def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, lea
 
 
 def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:
-    """Least mean squared error of a sum over so many cells, and the body's clip that has it."""
+    """Least mean squared error of a sum, and its clip."""
     second, part = _second(known, 0.0, noise.tail), together / cells
     candidates = np.unique(np.concatenate([*(each.edges for each in known), [second]]))
     inside = ((candidates <= second) | (cells == 1)) & (candidates >= min(each.lowest for each in known))
@@ -269,7 +261,7 @@ def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> t
 
 
 def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
-    """The size at or above the highest edge where the number's noise and the modelled remainder err alike."""
+    """Size at which errors of the number and the model are equal."""
     bound, known = max(float(each.edges[0]) for each in sides), [each for each in sides if each.known]
     if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
         return bound
@@ -282,7 +274,7 @@ def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Beyond:
-    """The sum beyond the body, of the whole table: in both signs, the negative ones subtracted."""
+    """Sum beyond the body, of the whole table, negative values subtracted."""
 
     #: Up to the second clip: the sum, its variance, and sum of squares.
     value: float = 0.0
@@ -298,17 +290,16 @@ class Beyond:
     signed: bool = False
 
     def hidden(self, confidence: float) -> tuple[float, float]:
-        """Most that noise hides below and above."""
         found = [each.hidden(self.choice.second, one_sided(confidence)) for each in self.sides]
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
     def unseen(self, part: Floats, confidence: float) -> tuple[Floats, Floats]:
-        """Most that noise hides of ranges with these parts of all."""
+        """Most that noise hides in these parts of the table."""
         down, up = (unseen(part, most, self.span, confidence) for most in self.hidden(confidence))
         return down, up
 
     def loud(self, rows: Floats, confidence: float) -> Floats:
-        """The most that so many rows of the largest sizes add beyond the body, of all that is there."""
+        """Most that so many large rows add beyond the body."""
         clip, second = self.choice.clip, self.choice.second
         most, unseen = self.value + two_sided(confidence) * math.sqrt(self.variance), self.hidden(confidence)[1]
         bound = max((float(each.edges[0]) for each in self.sides), default=second)
@@ -316,7 +307,7 @@ class Beyond:
         return out
 
     def variances(self, part: Floats) -> Floats:
-        """Of the parts' sums up to the second clip."""
+        """Variances of the parts' sums up to the second clip."""
         uneven = np.maximum(part * (1.0 - part), 0.0)
         out: Floats = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
         return out
@@ -326,8 +317,8 @@ class Beyond:
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Estimates of ranges, variances beside the body's noise, and ends about the true sums.
 
-        ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table;
-        ``rows``: of windows that stand out, the most beyond the clip.
+        ``body``: sums, and half-widths by their noise, below and above; ``part``: of the table; ``rows``: most beyond
+        the clip, in windows that stand out.
         """
         (sums, below, above), quantile = body, two_sided(confidence)
         measured, variance = sums + part * self.value, self.variances(part)
@@ -349,7 +340,6 @@ class Beyond:
         return estimate, variance, np.minimum(low, estimate), np.maximum(high, estimate)
 
     def _of_one(self, whole: Flags, half: float, down: float, up: float) -> tuple[Floats, Floats]:
-        """Ends of the whole table; of a part of it nonnegative sums are up to the whole's."""
         low, high = self.value - half - down, self.value + half + up
         if self.signed:
             return np.where(whole, low, np.nan), np.where(whole, high, np.nan)
@@ -357,7 +347,7 @@ class Beyond:
 
 
 def unseen(part: Floats, most: float, span: float, confidence: float) -> Floats:
-    """Of `most` that noise hides, that in parts of the table: rows, of up to `span`, fall whole."""
+    """Share of `most` hidden in parts, where rows add up to `span`."""
     if not most:
         return np.zeros(part.shape)
     rows, quantile = part * (most / span), float(special.ndtri(max(0.5, 2.0 * confidence - 1.0)))
@@ -374,7 +364,7 @@ def beyond(
     unit: Unit,
     clips: Sequence[float] | None = None,
 ) -> Beyond:
-    """The sum beyond the body from the tail's number, if there is one, and the histogram.
+    """The sum beyond the body from the tail's number, if any, and the histogram.
 
     ``clips``: of the sides, where they differ.
     """
@@ -399,7 +389,6 @@ def beyond(
 
 
 def _combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
-    """Two estimates by inverse variance."""
     if not own or not variance:
         return (other, 0.0) if not own else (one, 0.0)
     error = 1.0 / (1.0 / variance + 1.0 / own)
@@ -407,7 +396,7 @@ def _combined(one: float, variance: float, other: float, own: float) -> tuple[fl
 
 
 def parts(body: Floats, variance: float, others: Floats) -> Floats:
-    """Part of each cell in a sum: by positive sums as far as these stand out of their noise, else by others."""
+    """Part of each cell: by positive sums as noise allows, else `others`."""
     found = np.maximum(body, 0.0)
     whole = found.sum()
     if whole <= 0.0:
@@ -418,11 +407,11 @@ def parts(body: Floats, variance: float, others: Floats) -> Floats:
 
 
 def two_sided(confidence: float) -> float:
-    """Standard deviations of an interval about one Laplace number, or a normal one if that is wider."""
+    """Deviations of an interval about a Laplace or normal number, the wider."""
     return max(float(special.ndtri(0.5 + confidence / 2.0)), -math.log(1.0 - confidence) / math.sqrt(2.0))
 
 
 def one_sided(confidence: float) -> float:
-    """Of an end."""
+    """Standard deviations to one end of such a number."""
     laplace = -math.log(2.0 * (1.0 - confidence)) / math.sqrt(2.0) if confidence > 0.5 else 0.0
     return max(float(special.ndtri(confidence)), laplace, 0.0)

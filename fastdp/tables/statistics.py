@@ -1,6 +1,6 @@
-"""Statistics of one column, window and key: the numbers that each needs, its answer with an interval, its words.
+"""Statistics of one column, window and key: the numbers that each needs, and its answer.
 
-:data:`KINDS` is the one list of their names: a new statistic is a class here and an entry there.
+A new statistic is a class here, and an entry in :data:`KINDS`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distin
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates, standard errors, and ends of intervals about the true answer or NaN: float64[q, K] each."""
+    """Estimates, standard errors and ends (NaN: unknown): float64[q, K] each."""
 
     estimate: Floats
     std_error: Floats
@@ -47,7 +47,7 @@ class Answer:
     def without(
         self, why: str, *, low: Flags | bool = False, high: Flags | bool = False, estimate: bool = False
     ) -> Answer:
-        """The same with ends or all estimates missing where those are true, if there is a reason."""
+        """Replace ends, or all estimates, by NaN where flags are true."""
         ends = [name for name, each in (("estimate", estimate), ("low", low), ("high", high)) if np.any(each)]
         if not why or not ends:
             return self
@@ -73,7 +73,7 @@ class Estimate:
         return out
 
     def moved(self, more: Floats, variance: Floats, quantile: float, factor: float = 1.0) -> Estimate:
-        """These sums times `factor`, and `more`, with a normal error."""
+        """These sums times `factor`, plus `more` with a normal error."""
         value, error = factor * self.value + more, quantile * np.sqrt(variance)
         low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
         return Estimate(value, factor**2 * self.variance + variance, value - low, value + high)
@@ -83,7 +83,7 @@ class Estimate:
 
 
 class View(Protocol):
-    """Released numbers of windows [start, stop) and the nodes of a depth; KeyError for one that was not released."""
+    """Released numbers of windows [start, stop) and a depth; else KeyError."""
 
     @property
     def starts(self) -> Integers: ...
@@ -96,7 +96,7 @@ class View(Protocol):
 
     @property
     def normal(self) -> float:
-        """Quantile of normal errors at this confidence."""
+        """Quantile of normal errors."""
 
     @property
     def single(self) -> bool:
@@ -113,46 +113,46 @@ class View(Protocol):
         """False if the column has one number for the whole table."""
 
     def drowned(self, column: str) -> bool:
-        """True if noise hides the only number of a column's values, and all that their sizes show."""
+        """True if noise hides a column's number, and its sizes."""
 
     def total(self, column: str) -> Estimate:
-        """Sums about the true values of the rows that count; ends are NaN where too little is known."""
+        """Sums about the true values of counted rows (NaN: unknown)."""
 
     def unclipped(self, part: Estimate, column: str) -> Estimate:
-        """The first sum with what was measured of values beyond the clip."""
+        """The first sum, with the measured sum beyond the clip."""
 
     def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
-        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown; and a model of it."""
+        """Most that lies beyond the clips unseen (NaN: unknown), and a model."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
-        """Squares about a centre that values beyond the clip add, and the most that their squared excess is."""
+        """Squares that values beyond the clip add, and the most of their excess."""
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
-        """The sum scaled up for dropped rows: ends are about the rows that count and as many others as are known."""
+        """The sum scaled up for known dropped rows."""
 
     def unknown(self, column: str) -> tuple[bool, bool]:
-        """True for each end beyond which nothing is known of values."""
+        """True for each end beyond which values are unknown."""
 
     def absent(self) -> str:
-        """Why rows may be in no number, of which nothing is known; empty if all are in one."""
+        """Reason why unknown rows may be missing, or empty."""
 
     def dropped(self) -> float:
-        """The most rows of persons that were dropped, where not more may be in no number."""
+        """Most dropped rows of persons, without missing others."""
 
     def histogram(self, column: str) -> Histogram: ...
 
     def counts(self, name: str, column: str) -> tuple[Floats, DrawnNoise]:
-        """Counts in each single window and key."""
+        """Counts in single windows and keys."""
 
     def reach(self, column: str) -> tuple[Floats, Floats, DrawnNoise, bool]:
-        """Released and noisy numbers so far, draws in noisy ones, float64[3, q, K]; errors of released ones, [q, 1].
+        """Released and noisy numbers so far, and draws in these, float64[3, q, K].
 
-        Then the noise of a draw, and if all keys count.
+        Then errors, [q, 1], the noise of a draw, and if all keys count.
         """
 
 
 class Statistic(ABC):
-    """A statistic of one column.  All but :meth:`answer` and the first three lines have defaults."""
+    """A statistic of one column; most members have defaults."""
 
     column: str
     kind: str
@@ -171,7 +171,7 @@ class Statistic(ABC):
     axis: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """Refuse needs that nothing measures: they would be another statistic's numbers, or none."""
+        """Refuse needs that nothing measures."""
         of_column, given = set(cls.needs) - {"count"}, f"{cls.__name__}.needs = {cls.needs}: expected 'first'"
         if not of_column <= {"first", *ORDER} or not (of_column or getattr(cls, "column", None) == ROWS):
             raise TypeError(f"{given} or one of {ORDER}, and 'count'")
@@ -184,12 +184,12 @@ class Statistic(ABC):
 
     @abstractmethod
     def answer(self, view: View) -> Answer:
-        """Estimate, error and interval, and what they are about."""
+        """Estimate, error and interval."""
 
     def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float] | None:
-        """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says.
+        """Standard error and half-width by the noise of counts, or None.
 
-        ``draws``, ``factor``: in a noisy reach, and by how much the error of the released one is larger.
+        ``draws``: in a noisy reach; ``factor``: error of a released one over its.
         """
         return None
 
@@ -332,7 +332,7 @@ class Quantile(Statistic):
         return found.without(_lost(view), low=True, high=True)
 
     def expected(self, noise: DrawnNoise, confidence: float, draws: int, factor: float) -> tuple[float, float]:
-        """In rows between the quantile and the true one, by the noise of the excess."""
+        """Errors in rows between the quantile and the true one."""
         error = math.sqrt(noise.variance) / UNIT
         return error, wider_quantile(confidence) * error
 
@@ -364,7 +364,7 @@ class Distinct(Statistic):
 
 @dataclass(frozen=True)
 class Reach(Statistic):
-    """The number of distinct entries from the first window up to the end of each."""
+    """The number of distinct entries from the first window to the end of each."""
 
     column: str
     kind, needs, axis = "reach", ("reach", "key reach"), "distinct entries so far"
@@ -385,7 +385,6 @@ class Reach(Statistic):
 
 
 def _lost(view: View) -> str:
-    """Why nothing is known of the values of dropped rows; empty if there are none."""
     return view.absent() or DROPPED * (view.dropped() > 0.0)
 
 
@@ -404,7 +403,7 @@ KINDS: dict[str, Callable[[str], Statistic]] = {
 
 
 def statistic(kind: object, column: str) -> Statistic:
-    """A statistic by its name; ParameterError for an unknown one."""
+    """A statistic by its name, else ParameterError."""
     if column == ROWS:
         if kind == Count.kind:
             return Count()
@@ -441,14 +440,14 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 
 
 def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
-    """Columns of values, and those of which only distinct entries are counted."""
+    """Columns of values, and those whose distinct entries are counted."""
     listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
     values = {each.column for each in statistics if not {"distinct", "reach"} & {*each.needs}}
     return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 
 def needed(statistics: Sequence[Statistic], column: str) -> list[str]:
-    """Sums and counts of a column, in the order in which they get noise."""
+    """Sums and counts of a column, in their noise's order."""
     names = {name for each in statistics if each.column == column for name in each.needs}
     if "first" in names and "total" not in names:
         names.add("deviation")
@@ -462,13 +461,12 @@ def ranks_of(statistics: Sequence[Statistic], column: str) -> tuple[float, ...]:
 
 
 def _between(low: Floats, high: Floats, count: Estimate) -> tuple[Floats, Floats]:
-    """Ends of sums between these by the number of rows, at least 1."""
     least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
     return np.minimum(low / least, low / most), np.maximum(high / least, high / most)
 
 
 def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:
-    """A sum by the number of rows, and `centre`, within limits (Fieller's interval)."""
+    """A sum by the number of rows, plus `centre` (Fieller's interval)."""
     low, high = limits
     quantile = np.maximum(np.maximum(part.quantile, count.quantile), normal)
     size = np.maximum(count.value, 1.0)
@@ -487,7 +485,7 @@ def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float
 def dispersion(
     square: Estimate, first: Estimate, count: Estimate, centre: float, clip: tuple[float, float], normal: float
 ) -> Answer:
-    """Square / count less the squared mean deviation, by the delta method, within the clip."""
+    """Square / count less the squared mean, by the delta method."""
     most, size = ((clip[1] - clip[0]) / 2.0) ** 2, np.maximum(count.value, 1.0)
     mean = first.value / size - centre
     raw = square.value / size - mean**2

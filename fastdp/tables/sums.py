@@ -1,4 +1,4 @@
-"""Rows to integer sums of windows and keys, and these to noisy ones."""
+"""Integer sums of rows by window and key, and their noisy ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_VALUES: Floats = np.empty(0)
 
 
 class Sums:
-    """Exact numbers in the plan's windows: sums, int64[n, W, keys], modulo 2^64, and counts of each quantity."""
+    """Exact numbers in windows: sums, int64[n, W, keys], modulo 2^64, and counts."""
 
     def __init__(self, plan: TablePlan, keys: int, quantities: Sequence[Quantity]) -> None:
         self._first, place = plan.start or 0, {column.name: i for i, column in enumerate(plan.columns)}
@@ -50,7 +50,7 @@ class Sums:
         self._persons = plan.who is not None
 
     def add(self, rows: CellRows) -> None:
-        """Add rows; DataError for NaN or infinity in one that counts."""
+        """Add rows; DataError for values that are not finite."""
         for at, counts in self._counted:
             if not (self._persons and isinstance(counts, Newcomers)):
                 counts.add(rows, rows.values[at], self._first)
@@ -60,7 +60,7 @@ class Sums:
                 raise not_finite()
 
     def see(self, rows: EntryRows) -> None:
-        """Add rows of persons, those dropped too, to their reach."""
+        """Add persons' rows, dropped ones too, to their reach."""
         for _, counts in self._counted:
             if isinstance(counts, Newcomers):
                 counts.see(rows, self._first)
@@ -88,7 +88,7 @@ def exact_sums(
 def vectors(
     shares: Shares, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
 ) -> Iterator[tuple[Level, tuple[Quantity, ...], Integers]]:
-    """Exact numbers of nodes: all sums of each level, and each cell's counts."""
+    """Exact numbers of nodes: sums by level, and cells' counts."""
     sums = tuple(each for each in quantities if not each.counts)
     for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
@@ -102,7 +102,7 @@ def vectors(
 
 @dataclass(frozen=True)
 class _Noisy:
-    """Draws noise for one release's vectors; it is bound to a node's full vector."""
+    """Draws noise bound to a node's full vector."""
 
     shares: Shares
     key: Key
@@ -110,7 +110,7 @@ class _Noisy:
     keys: Keys
 
     def __call__(self, level: Level, group: tuple[Quantity, ...], sums: Integers, *place: Integers) -> Measured:
-        """A vector with noise; `place`: where it was measured, to which noise is bound too."""
+        """A vector with noise, bound to it and to `place`."""
         shares = self.shares
         distributions = [shares.distribution(quantity, level) for quantity in group]
         labels = [(*q.labels, shares.loss_of(q, level)) for q in group]
@@ -133,7 +133,7 @@ class _Noisy:
 
 
 def _quantiles(quantities: Mapping[str, Quantity], fine: Integers, noisy: _Noisy) -> Iterator[Measured]:
-    """The table's counts, cells' bins, and excesses where they put the quantiles."""
+    """Counts of the table, of cells' bins, and excesses at their quantiles."""
     cells, table = noisy.shares.cells, None
     if "table" in quantities:
         whole = replace(noisy, key=noisy.key.within("table", *noisy.span))
@@ -158,10 +158,10 @@ def release(
     published: Integers | None = None,
     before: Mapping[Quantity, Integers] | None = None,
 ) -> tuple[Measured, ...]:
-    """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
+    """Noisy numbers of every level, from :func:`exact_sums` in windows [first, last).
 
-    ``published`` counts, by which keys were chosen, replace those of the cells; ``before``: reach in the last
-    windows of each height of its counter, int64[levels, 3, K].
+    ``published`` counts chose the keys and replace the cells'; ``before``: reach in the last windows of each height
+    of its counter, int64[levels, 3, K].
     """
     found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):

@@ -38,7 +38,7 @@ class Table:
     """Released windows of a table, with error bars, from released and public numbers alone.
 
     Intervals are about the true answer; an end of which released numbers say too little is NaN, and :attr:`metadata`
-    and ``print`` say why.  ``clipped_rows`` and ``dropped_rows`` estimate the effects of clips and bounds on persons.
+    and ``print`` say why.
 
     Attributes
     ----------
@@ -67,11 +67,10 @@ class Table:
     def frame(self) -> Any:
         """A data frame of the table's library, one row for each window and key.
 
-        Columns: ``window``, its start; the keys; of one statistic ``estimate``, ``std_error``, ``low``, ``high``,
-        from the window's own sum, and ``revised``, ``revised_low``, ``revised_high``, from all windows of the key, by
-        a model; of several NAME, NAME_low, NAME_high, NAME_revised, NAME_revised_low, NAME_revised_high, such as
-        "kwh_sum".  A key column of such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas)
-        or the schema's "fastdp" (pyarrow).
+        Columns are ``window`` (its start) and the keys.  One statistic adds ``estimate``, ``std_error``, ``low``,
+        ``high``, from the window's own sum, and ``revised``, ``revised_low``, ``revised_high``, from a model of all
+        windows of the key; several add NAME, NAME_low, NAME_revised and so on, such as "kwh_sum".  A key column of
+        such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema (pyarrow).
         """
         family = self.released.family
         frame = FAMILIES[family](readable(self._arrow(), family))
@@ -116,7 +115,7 @@ class Table:
     def level(self, depth: int) -> Table:
         """The table of totals of the first ``depth`` key columns; 0: of all keys.
 
-        Numbers add up to the level above, measured or not; of distinct entries there is none, of reach the whole.
+        Numbers add up to the level above.  Distinct entries have no levels, reach that of all keys.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
         if depth < len(self.released.parents) and not all(each.has_level(depth) for each in self.released.statistics):
@@ -131,13 +130,13 @@ class Table:
 
     @property
     def keys(self) -> dict[str, list[object]]:
-        """Entries of every released key, by column."""
+        """Entries of the released keys, by column."""
         return self.released.nodes[self._depth]
 
     def whole_numbers(self, *, revised: bool = False) -> Any:
-        """Counts or sums as integers of at least 0 that add up over keys in each window, in a data frame.
+        """A data frame of counts or sums as integers from 0 that add up over keys in each window.
 
-        ``revised``: from all windows.  ParameterError for several statistics, or another one.
+        ``revised``: from all windows.  ParameterError unless the table has one count or sum.
         """
         if not self._one().adds_up:
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
@@ -147,13 +146,13 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Largest estimated share of rows beyond a column's clip; None for counts, online, or much noise."""
+        """Largest estimated share of rows beyond a column's clip; None if unknown."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 
     @property
     def dropped_rows(self) -> float | None:
-        """Estimated share of dropped rows, of at most 5 ``rows`` of a person; None without persons, and online."""
+        """Estimated share of dropped rows, at most 5 ``rows`` of a person; None if unknown."""
         return None if self.released.rows is None else self.released.rows.share
 
     @cached_property
@@ -174,15 +173,14 @@ class Table:
         Parameters
         ----------
         starts, stops : int or int[q], or one or more of datetime, date and ISO text
-            Windows by number, 0 <= start < stop <= number of windows; or by time, where a window begins or ends.
+            Windows by number, 0 <= start < stop <= ``len(table)``; or by time, where a window begins or ends.
         revised : bool
-            From all windows of the key instead of these.
+            True: from all windows of the key.
 
         Raises
         ------
         ParameterError
-            For ends that are not integers or times in order and in range, or a table of several statistics (use
-            ``table[name]``).
+            For ends out of order or range, or several statistics (use ``table[name]``).
         """
         return self._shaped(self._ranges(starts, stops, revised, None).estimate)
 
@@ -201,32 +199,32 @@ class Table:
     def interval(
         self, starts: Values, stops: Values, confidence: float | None = None, *, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Interval, (low, high), that holds the true answer of :meth:`estimate` with the given probability.
+        """Ends (low, high) about the true answer of :meth:`estimate`, with the given probability.
 
-        An end is NaN where released numbers say too little.  Revised answers follow from a model.  ParameterError
-        also unless confidence, by default the table's, is in (0, 1).
+        An end is NaN where released numbers say too little.  ParameterError also unless ``confidence``, by default
+        the table's, is in (0, 1).
         """
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
-        """Draw estimates, their intervals and the revised line; partly covered windows are shaded.
+        """Draw estimates, intervals and the revised line; partly covered windows are shaded.
 
         Parameters
         ----------
         path : str or Path, optional
             Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on, one for each statistic, with keys pooled; all are returned.  By default a new figure: of
-            one statistic a panel for each of up to six keys (more are pooled), of several a panel for each.
+            Axes to draw on, one for each statistic, with keys pooled; all are returned.  By default a new figure with
+            a panel for each of several statistics, or each of up to six keys (more are pooled).
 
         Raises
         ------
         ImportError
             Without matplotlib.
         ParameterError
-            If there is nothing to draw, or for another suffix.
+            Without windows to draw, or for another suffix.
         """
         from fastdp.releases.table_pictures import draw_table
 
@@ -235,14 +233,14 @@ class Table:
         return draw_table(self.released, self._answers, self._depth, caption, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the frame to a file, with :attr:`metadata`.
+        """Write the frame and its :attr:`metadata` to a file.
 
         Parameters
         ----------
         path : str or Path
             ``.parquet`` (metadata under "fastdp" in the schema) or ``.csv`` (in ``PATH.json``).
         overwrite : bool
-            True to replace a file.
+            True: replace a file.
 
         Raises
         ------
@@ -273,7 +271,7 @@ class Table:
         return f"{name} of {windows} of {released.every}{keys}, {shown}"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and texts of other lines."""
+        """Names and texts of the other lines of ``print``."""
         return list(self._facts)
 
     @cached_property
@@ -322,7 +320,7 @@ class Table:
         return answers.about(self._one(), first, last, revised=revised, depth=self._depth)
 
     def _windows(self, name: str, values: Values) -> Integers:
-        """Numbers of windows, by number or time."""
+        """Window numbers from numbers or times."""
         edges, every, zone = self.released.edges, self.released.every, zone_of(self.released.time_zone)
         moments = as_instants(name, values, lambda: None if every is None else (edges, zone))
         if moments is None:

@@ -1,4 +1,4 @@
-"""Released facts about a column's values beyond the body's clip, of the whole table."""
+"""Released facts about a column's values beyond the body's clip, for the whole table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastdp.tables.sizes import Beyond, Choice, Number, Side, one_sided
 #: Rows past the bound are known of if they are so many standard deviations: once in
 #: 20,000 tables by Laplace noise alone.
 SEEN = 6.5
-#: An end is far if hidden rows add this share of the sum's other error and of what was counted.
+#: An end is far if hidden rows add this share of the sum's other error and of the counted sum.
 FAR = 3.0
 #: Nothing beyond a clip, and no rows.
 NOTHING, NONE = Beyond(), Number(0.0, 0.0)
@@ -19,7 +19,7 @@ NOTHING, NONE = Beyond(), Number(0.0, 0.0)
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Released facts about the values of one column, of all released cells together."""
+    """Released facts about one column's values in all released cells."""
 
     #: Ends of the body: of the values that cells' sums hold.
     clip: tuple[float, float]
@@ -43,7 +43,6 @@ class Tail:
 
     @property
     def cells(self) -> bool:
-        """False if cells have no sums."""
         return self.choice.cells
 
     @property
@@ -53,7 +52,6 @@ class Tail:
 
     @property
     def signs(self) -> list[float]:
-        """Of the sides."""
         return [sign for sign, end in ((1.0, self.ends[1]), (-1.0, -self.ends[0])) if end > 0.0] if self.sides else []
 
     @property
@@ -62,7 +60,7 @@ class Tail:
 
     @cached_property
     def past(self) -> dict[int, int]:
-        """Released rows below (0) and above (1) the ends, where they stand out."""
+        """Released rows below (0) and above (1) the ends, if known."""
         found = {}
         for end, each in enumerate(self.outside):
             # A clip without a bound says nothing of values beyond it, but where they begin at 0.
@@ -73,7 +71,7 @@ class Tail:
 
     @property
     def unknown(self) -> tuple[bool, bool]:
-        """True for each end beyond which values may lie that no released number holds."""
+        """True for each end beyond which unreleased values may lie."""
         if self.expected:
             return False, False
         found = []

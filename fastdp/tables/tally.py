@@ -1,4 +1,4 @@
-"""Integers that a release reads of its rows, on a worker or here: those of the parts of a table add up."""
+"""Integers that a release reads of its rows, here or on a worker; those of a table's parts add up."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Rest = Mapping[str, tuple[float, Floats]]
 
 
 class Tally:
-    """Rows by size, before clips are chosen (``quantities`` None); else exact sums, and what lies beyond clips.
+    """Rows by size before clips are chosen (``quantities`` None), then exact sums and sums beyond clips.
 
     Attributes
     ----------
     sizes : dict of str to SizeCounts
-        Of each column that chooses its clip; then of those whose clip is known.
+        Of columns that choose their clip; then of the others.
     by_key : int64[K]
-        Rows of each key that has come, where keys are learned; of one machine alone.
+        Rows of each key seen, where one machine learns keys.
     exact : list of int64
         Sums of cells, and counts (:class:`fastdp.tables.sums.Sums`).
     """
@@ -58,7 +58,6 @@ class Tally:
         return np.concatenate([each.ravel() for each in self._arrays])
 
     def filled(self, integers: Integers) -> Self:
-        """These numbers, as another one's ``integers``."""
         begin = 0
         for each in self._arrays:
             each[...] = integers[begin : begin + each.size].reshape(each.shape)
@@ -66,7 +65,6 @@ class Tally:
         return self
 
     def with_rows(self, part: Part) -> Self:
-        """These numbers after the rows of a part are added."""
         for rows in part.read():
             if self._sums is not None:
                 self._sums.add(rows)
@@ -94,7 +92,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Tallying:
-    """Integers of a part of a table that has all rows of its persons, on a worker, which knows no key of noise."""
+    """Integers of a part with all rows of its persons, on a worker without noise keys."""
 
     plan: TablePlan
     hashing: bytes

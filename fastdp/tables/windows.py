@@ -29,41 +29,41 @@ from fastdp.validation import refusal
 
 
 class Windows(Publisher[WindowsState]):
-    """Statistics of windows online: a window is released when the clock passes its end.
+    """Statistics of windows online; each is released when the clock passes its end.
 
     Parameters
     ----------
     statistics : dict of str to str or list of str
         As for :func:`fastdp.aggregate`, of columns named in :meth:`add`.
     time : Time
-        The windows, with ``start``, before which rows are late; those from ``stop`` on, if given, are dropped.
+        The windows.  Rows before its ``start`` are late; rows from its ``stop`` on are dropped.
     epsilon : float
-        Privacy loss for one unit over everything that is ever released.
+        Privacy loss of one unit over all windows.
     by : str or list of str, optional
-        Names of the key columns.
+        Key columns.
     keys : list, mapping, PrivateKeys or None
-        The released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or
-        None with ``delta``: a key appears once its noisy number of rows so far, or sum of persons' weights, passes a
-        noisy threshold, and is released from that window on, as a text: its type might be that of a single row.
+        Released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or None
+        with ``delta``: a key is released once its noisy number of rows so far, or sum of persons' weights, passes a
+        noisy threshold, and from then on, as a text (its type could be that of one row).
     unit : Rows or Person
-        As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
-        of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
-        ``rows`` of at least ``per_window`` times these.  With ``basis="calendar"``, or a curve, windows wait until
-        their period closes, and are released as :func:`fastdp.aggregate` of its windows does: a period a call.
+        As for :func:`fastdp.aggregate`.  A :class:`fastdp.Person` needs ``per``; if a period has several windows also
+        ``per_window``, and ``rows`` of at least ``per_window`` times these.  Rows wait until their window closes;
+        then those of least keyed hash count.  With ``basis="calendar"``, or a curve, windows are released together
+        when their period closes: a period a call.
     bounds : dict, number, pair or Value
-        Public clips of the columns: a bound is the clip (but of a calendar's windows).
+        Public clips of the columns: a bound is the clip, except for a calendar's windows.
     delta : float
-        For private keys, over all windows; above 0 otherwise: noise is Gaussian where its variance is smaller.
+        As for :func:`fastdp.aggregate`, over all windows.
     lateness : str or timedelta, optional
-        Fixed length ("10min") by which the clock follows the latest time seen, then public knowledge.  By default
+        Fixed length ("10min") by which the clock follows the latest time seen, which is then public.  By default
         :meth:`advance` alone moves it.
     seed, key
         As for :func:`fastdp.aggregate`.
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches.
-    Shares of clipped and dropped rows are not released.  Files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches. Files,
+    copies, replays: ``docs/state.md``.
 
     Examples
     --------
@@ -135,29 +135,29 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of everything that is ever released."""
+        """Guarantee of all windows together."""
         return self._machine.guarantee(self._key)
 
     @property
     def n_seen(self) -> int:
-        """Rows so far, for a restart, never to be published."""
+        """Rows so far, for a restart: never publish them."""
         return self._state.n_seen
 
     @property
     def late(self) -> int:
-        """Rows after their window (or period) was closed, never to be published."""
+        """Rows of closed windows: never publish them."""
         return self._state.late
 
     @single_caller
     def add(self, times: Any, values: Any = None, keys: Any = None, persons: Any = None) -> Table:
-        """Add rows; returns the windows that close (with ``lateness``, and by periods), possibly none.
+        """Add rows and return the windows that close (with ``lateness``, or by periods), possibly none.
 
         Parameters
         ----------
         times : array-like of datetimes or dates, [n]
-            In any order; other times as ``Time`` says.
+            In any order.
         values : array-like of numbers, [n], or mapping of column names to them, optional
-            Of the columns of ``statistics``; None for counts.
+            Columns of ``statistics``; None for counts.
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
@@ -166,7 +166,7 @@ class Windows(Publisher[WindowsState]):
         Raises
         ------
         DataError
-            For rows that are not accepted; nothing is consumed.
+            For rows that are not accepted; none is added.
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in FAMILIES else "pyarrow"
@@ -176,7 +176,7 @@ class Windows(Publisher[WindowsState]):
     def advance(self, to: Instant) -> Table:
         """Move the public clock to a datetime, date or ISO text, and release the windows that end by then.
 
-        By periods the first that is due; ``while len(table := windows.advance(to))`` has each.
+        By periods one a call: ``while len(table := windows.advance(to))`` has each.
         """
         return self._table(self._machine.read(None, None, None, None, to))
 

@@ -55,9 +55,8 @@ _NO_ROWS = Waiting.none(0, merges=False)
 class WindowsState:
     """State between two calls; ``n_seen``, ``late``, ``waiting``, ``keys`` and ``reached`` are secret.
 
-    ``n_seen``: rows; ``calls``: calls that changed something; ``closed``: number of the first open window, by
-    ``clock`` (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
-    private keys; ``reached``: of each column with a reach.
+    ``calls``: calls that changed the state; ``closed``: first open window, by ``clock`` (microseconds); ``late``:
+    rows of closed windows; ``waiting``: rows of open ones; ``keys``: private keys; ``reached``: by column.
     """
 
     n_seen: Annotated[int, COUNT]
@@ -144,7 +143,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def _none(self) -> Waiting:
-        """No rows.  A row has window, key, instant, person and values; if rows merge, window, key, rows and sums."""
+        """No rows, of window, key, instant, person, values; or merged ones."""
         columns = 3 + len(self.quantities) if self.merges else 5 + len(self.plan.columns)
         return Waiting.none(columns, merges=self.merges)
 
@@ -184,7 +183,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _reaching(self) -> dict[str, list[Quantity]]:
-        """Numbers of new entries by column."""
         found = dict[str, list[Quantity]]()
         for each in self.quantities:
             if each.name in NEW:
@@ -192,10 +190,10 @@ class WindowsMachine(Machine[WindowsState]):
         return found
 
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, KeySet, Integers]:
-        """State after the rows are added, and keys and exact sums of windows that the clock closes, int64[Q, W, K].
+        """State after the rows, and keys and exact sums of windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up, if a person's rows are in one shard.  Private keys are those of these rows, which the
-        state then forgets; their weights are the first sums.
+        Sums of shards add up if a person's rows are in one shard.  Private keys are those of these rows, with weights
+        as first sums; the state then forgets them.
         """
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
@@ -219,7 +217,7 @@ class WindowsMachine(Machine[WindowsState]):
     def appear(
         self, keys: OnlineKeys, window: int, cells: Sequence[tuple[list[list[str]], Integers]], key: Key
     ) -> tuple[OnlineKeys, Released]:
-        """Private keys after the next window, and its release; `cells`: of each shard key columns and its sums."""
+        """Private keys after the next window, and its release; `cells`: by shard."""
         numbers = []
         for names, _ in cells:
             keys, codes = keys.learned([arrow.array(column, "large_string") for column in names])
@@ -270,7 +268,7 @@ class WindowsMachine(Machine[WindowsState]):
         return state.calls
 
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
-        """Clock, whether the row is late, the row as it waits (None: it does not), and keys."""
+        """Clock, if the row is late, the row (None: not waiting), and keys."""
         moment, keys = batch.times.item(), state.keys
         calendar, clock = self.calendar, state.clock
         if self.delay is not None:
@@ -324,9 +322,9 @@ class WindowsMachine(Machine[WindowsState]):
     def _closed(
         self, state: WindowsState, first: int, key: Key, shard: bool = False
     ) -> tuple[WindowsState, list[Integers], KeySet, Integers | None]:
-        """State without windows from `first` on, their exact numbers, the keys that show, and private keys' windows.
+        """State without windows from `first` on, exact numbers, shown keys and their begins.
 
-        A `shard` shows all keys of these windows, with their weights before the sums.
+        A `shard` shows all keys of these windows, with weights before the sums.
         """
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
@@ -372,7 +370,6 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=waiting, keys=keys, reached=reached), exact, table, begins
 
     def _period(self, rows: Integers, span: tuple[int, int], key: Key) -> Released:
-        """The release of a period's windows, as of a finished table."""
         log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         plan = replace(self.plan, start=span[0], stop=span[1])
         release = TableRelease(replace(self.shares, plan=plan), _NO_SOURCE, key.within("period", span[0]))
@@ -382,7 +379,6 @@ class WindowsMachine(Machine[WindowsState]):
     def _newcomers(
         self, state: WindowsState, rows: CellRows, digests: Integers, span: tuple[int, int], key: Key
     ) -> tuple[tuple[Reached, ...], dict[Quantity, Integers]]:
-        """Entries so far after these windows' rows, and numbers of new ones."""
         plan, reached, found = self.plan, list[Reached](), dict[Quantity, Integers]()
         for each, (column, listed) in zip(state.reached, self._reaching.items(), strict=True):
             named, windows, codes = digests, rows.windows, rows.codes
@@ -501,12 +497,10 @@ _ROWS = b"rows"
 
 
 def _cell_rows(rows: Integers) -> CellRows:
-    """Waiting rows that are not merged."""
     return CellRows(rows[:, 0], rows[:, 1], np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
 
 
 def _persons(plan: TablePlan, rows: Integers, words: Integers, key: Key) -> PersonRows:
-    """Waiting rows of persons, of whom some count."""
     found, said = PersonRows(plan, hashing_of(key)), _cell_rows(rows)
     who = found.persons.digests.of(*np.ascontiguousarray(rows[:, 3:5].T))
     found.add(BatchRows(said, np.ascontiguousarray(rows[:, 2]), who), words[said.codes])

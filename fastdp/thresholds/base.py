@@ -1,4 +1,4 @@
-"""Protocols of threshold rules, the rule of a public threshold, and the noise and histogram of noisy max."""
+"""Protocols of threshold rules, the rule of a public threshold, and noisy max over a histogram."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Chooser(Protocol):
         """Collected data, for a state file."""
 
     def unpack(self, packed: Integers) -> None:
-        """Restore data from :meth:`pack`; else ValueError or IndexError."""
+        """Restore data from :meth:`pack`; else raise ValueError or IndexError."""
 
 
 @runtime_checkable
@@ -109,10 +109,10 @@ class Threshold(Protocol):
 
 @runtime_checkable
 class TailRule(Protocol):
-    """Rule that says what fraction of values may lie above theta."""
+    """Rule that bounds the fraction of values above theta."""
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """That of any theta, and what a unit of theta adds to it."""
+        """Fraction for any theta, and its growth with a unit of theta."""
 
 
 @record
@@ -193,7 +193,7 @@ MAX_EPSILON = 2.0**40
 
 @lru_cache(maxsize=256)
 def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
-    """Integer weight of one count, a power of two, if a score adds up `counts` counts of `holdout` values."""
+    """Integer weight of a count, a power of two, if a score adds up `counts` counts of `holdout` values."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
@@ -222,7 +222,7 @@ def draw_noise(
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
-    """Guarantee of a noisy max on the hold-out, pure epsilon, over the scores that `scored` names."""
+    """Guarantee, pure epsilon, of a noisy max over the scores that `scored` names."""
     scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
     return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
 

@@ -1,4 +1,4 @@
-"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6; ``docs/streams.md``)."""
+"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class NoisyMax:
     noise : "laplace" or "exponential"
         Two-sided or one-sided discrete noise; both are pure epsilon.
     step : float, optional
-        Distance of candidates; by default 1 (the paper's), or a power of two that gives about 4,096 of them where the
-        bound is below 64 or above 2^20.
+        Distance of candidates; by default 1 (the paper's), or for bounds below 64 or above 2^20 a power of two that
+        gives about 4,096 candidates.
     fan_out : int
         b of Eq. 6, that of the hierarchy.
 
@@ -98,7 +98,7 @@ class NoisyMax:
         return _NoisyMaxChooser(self, task, step, candidates)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values above theta that noise may hide, and what a unit of theta adds (``docs/streams.md``)."""
+        """Fraction above theta that noise may hide, and its growth with theta (``docs/streams_proofs.md``)."""
         # A fraction above 1 counts as 1.
         slope = _log_penalty(self, task, 1.0, 1.0) - math.log(task.holdout)
         return CLEAR / (task.epsilon * task.holdout), math.exp(min(max(slope, -STEEP), STEEP))
@@ -166,7 +166,6 @@ class _NoisyMaxChooser(CountedHoldout):
 
 
 def _log_penalty(rule: NoisyMax, task: ThresholdTask, unit: float, theta: float) -> float:
-    """Logarithm of Eq. 6's penalty of theta, in held-out values of this score."""
     b = rule.fan_out
     depth = math.log(max(task.max_range, 2)) / math.log(b)
     logs = math.log(3.0 * task.holdout) - math.log(rule.c) - math.log(task.max_range) - math.log(task.noise_epsilon)

@@ -1,7 +1,6 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
-Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m], p read as
-a decimal.  Privacy in real arithmetic: ``docs/streams_proofs.md``, "Smooth sensitivity".
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m].
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def decay_table(b: float, holdout: int) -> Floats:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """Symmetric distribution of Z with the constants that make f + S/a Z private; made by :func:`calibrate`."""
+    """Symmetric distribution of Z with the constants that make f + S/a Z private."""
 
     #: "laplace", "gaussian" or "cauchy".
     name: str
@@ -289,7 +288,8 @@ class SmoothQuantile(SmoothRule):
 
     Notes
     -----
-    Memory: m int64.  Half of all draws lie below the quantile: see :class:`PAKQuantile`.
+    Memory: m int64.  Half of all draws lie below the quantile: see :class:`PAKQuantile`.  Privacy in real arithmetic:
+    ``docs/streams_proofs.md``.
 
     Examples
     --------
@@ -334,7 +334,7 @@ class PAKQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
+        Quantile, in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip
@@ -379,7 +379,7 @@ class TruePercentile:
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1).
+        Quantile, in (0, 1).
 
     Examples
     --------

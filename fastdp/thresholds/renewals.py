@@ -36,8 +36,8 @@ class RenewFromHoldout:
 
     Notes
     -----
-    Privacy: withheld values enter no tree, so each hold-out has the full epsilon.  In place of a withheld value the
-    previous period's mean is published.
+    Privacy: withheld values enter no tree, so each hold-out has the full epsilon; the previous period's mean is
+    published in their place.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -55,7 +55,7 @@ class RenewFromPublished:
     share : float
         Fraction of epsilon, in (0, 1), that chooses the next theta; noise gets the rest.
     trees : int
-        Trees that choose the next theta together; as for :class:`RenewFromHoldout`.
+        As for :class:`RenewFromHoldout`; their values choose the next theta together.
 
     Notes
     -----

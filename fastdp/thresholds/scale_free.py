@@ -1,9 +1,8 @@
 """ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
 
-The rule is fastdp's own (``docs/streams.md``); its noise is that of ToPS section 2.3 (``base``).  It is the default
-threshold of :class:`fastdp.Adaptive` and :func:`fastdp.release`, and tables choose clips with it.  A chooser counts
-the hold-out by candidate (``observe``), releases a noisy number of values above the lowest candidate, and takes the
-candidate with the largest noisy score (``choices``).
+The rule is fastdp's own (``docs/streams_proofs.md``); its noise is that of ToPS section 2.3.  A chooser counts the
+hold-out by candidate (``observe``), releases a noisy number of values above the lowest, and takes the candidate with
+the largest noisy score (``choices``).
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ class ScaleFree:
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
     Candidates are bound / 1.5^(i / 3) in whole grid steps; K is the perturber's noise constant, r the longest range.
-    A noisy number of values above the lowest candidate limits k and what small thetas gain, for at most a twentieth
-    of the epsilon.
+    A noisy number of values above the lowest candidate limits k and the gain of small thetas, for at most a twentieth
+    of epsilon.  Where all values may lie above the winner, theta is the bound.
 
     Parameters
     ----------
@@ -99,10 +98,9 @@ class ScaleFree:
 
     Notes
     -----
-    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the count above
-    the lowest candidate is released first.
+    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2).
 
-    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams.md``).
+    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams_proofs.md``).
 
     Where all values may lie above the winner, theta is the bound.
 
@@ -139,11 +137,11 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser; `above` is the number of values above the lowest candidate, if it was released before."""
+        """Empty chooser; `above`: number of values above the lowest candidate, if already released."""
         return _ScaleFreeChooser(self, task, above)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values that may lie above theta without a penalty, and how it grows with theta."""
+        """Fraction of values that may lie above theta without a penalty, and its growth with theta."""
         return self.chooser(task).target / task.holdout, 0.0
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -175,7 +173,6 @@ def _constant(task: ThresholdTask) -> float:
 
 @lru_cache(maxsize=256)
 def _candidates(top: int) -> tuple[Integers, Integers, Floats]:
-    """Distinct candidates in ascending order, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
@@ -186,7 +183,7 @@ def _candidates(top: int) -> tuple[Integers, Integers, Floats]:
 
 
 def first_of_eighths(candidates: Integers) -> tuple[Integers, Floats]:
-    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504], float64[504]."""
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself."""
     eighth = np.arange(63 * 8)
     first = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
     return first, candidates[np.minimum(first, candidates.size - 1)].astype(np.float64)
@@ -206,7 +203,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Chooser whose bin j counts values in (candidate j - 1, candidate j], and bin 0 those up to the first."""
+    """Chooser whose bin j counts values in (candidate j - 1, candidate j]."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
@@ -252,7 +249,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """Noisy numbers above the lowest candidate plus a noise scale, float64[count], at most the hold-out."""
+        """Noisy numbers above the lowest candidate, plus a noise scale."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)

@@ -1,7 +1,6 @@
-"""The compiled core of fastdp: arrays and numbers in, ``out`` filled, numbers or status codes returned.
+"""Compiled core of fastdp: kernels take arrays and numbers, fill ``out`` and return numbers or status codes.
 
-Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness;
-numba, NumPy and the standard library are its only imports.
+Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _BETWEEN = frozenset((*_OWN, "numpy", *sys.stdlib_module_names))
 
 
 def caller() -> FrameType:
-    """The frame that called fastdp."""
+    """Find the frame that called fastdp."""
     found = sys._getframe()
     frame: FrameType | None = found
     while frame is not None and (package := _package(frame)) in _BETWEEN:

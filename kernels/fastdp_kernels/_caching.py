@@ -1,9 +1,7 @@
-"""Compiled kernels on disk: those of this processor, and those that a wheel brings for levels of processors.
+"""Compiled kernels on disk: of this processor, or shipped by a wheel for levels of processors.
 
-A kernel is looked up in Numba's cache, then in ``_compiled`` beside its source, which a wheel's build fills (``fastdp
-compile --level``); else it is compiled and kept in the former.
-
-An entry is read if its digest is right, and if its writers can write the sources; else it is compiled again.
+A kernel is read from Numba's cache or ``_compiled`` beside its source, else compiled and kept in the former.  An
+entry with a wrong digest, or with writers that cannot write the sources, is not used.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def _features_of_processor() -> frozenset[str]:
 
 
 def _features_of_target() -> frozenset[str]:
-    """Instructions of the target: this processor, unless Numba's variables name another."""
+    # This processor's, unless Numba's variables name another.
     name, features = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
     if features:
         return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
@@ -57,17 +55,16 @@ _TARGET = _features_of_target()
 
 
 def processor_has(*features: str) -> bool:
-    """True if this processor has instructions, by LLVM's names."""
+    """True if this processor has these instructions (LLVM's names)."""
     return _PROCESSOR.issuperset(features)
 
 
 def target_has(features: Collection[str]) -> bool:
-    """True if the target has instructions."""
+    """True if the target has these instructions."""
     return _TARGET.issuperset(features)
 
 
 def _stamp() -> str:
-    """Digest of all sources, with NumPy's major version, whose arrays kernels read."""
     digest = hashlib.sha256(np.__version__.partition(".")[0].encode())
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -86,8 +83,7 @@ else:
 
 
 class _ReadOnlyLocator(_UserLocator):
-    """``NUMBA_CACHE_DIR`` filled before, as in a read-only image."""
-
+    # ``NUMBA_CACHE_DIR`` filled before, as in a read-only image.
     def ensure_cache_path(self) -> None:
         _check_filled(self.get_cache_path())  # type: ignore[no-untyped-call]
 
@@ -116,7 +112,7 @@ _WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _check_writers(path: Path, found: os.stat_result) -> None:
-    """Refuse a folder or file with other writers than the sources have."""
+    """Refuse a folder or file with other writers than the sources."""
     if os.name != "posix":
         return
     if found.st_uid not in (0, os.geteuid(), _SOURCES.st_uid):
@@ -132,8 +128,6 @@ def _check_writers(path: Path, found: os.stat_result) -> None:
 
 
 def _guarded(locator: type[Any]) -> type[Any]:
-    """The locator, which refuses folders with other writers."""
-
     class Guarded(locator):  # type: ignore[misc]
         def ensure_cache_path(self) -> None:
             folder = Path(self.get_cache_path())
@@ -162,13 +156,10 @@ class _ShippedFiles(caching.CompileResultCacheImpl):
 
 
 class _Entries(caching.IndexDataCacheFile):
-    """Kernels in files named by signature and target, without Numba's index, which would have to agree with them.
-
-    A file holds a digest of the rest, a digest of the kernel's origin, and the pickled kernel.
-    """
+    """Keeps kernels in files: digest of the rest, digest of the origin, pickled kernel."""
 
     def load(self, key: Any) -> Any:
-        """Unpickle the kernel; None if it is missing, OSError if it cannot be trusted."""
+        """Unpickle the kernel; None if missing, OSError if it cannot be trusted."""
         path = self._path(key)
         try:
             with path.open("rb") as file:
@@ -184,7 +175,6 @@ class _Entries(caching.IndexDataCacheFile):
         return pickle.loads(content[2 * _DIGEST :])  # noqa: S301 - see _check_writers
 
     def save(self, key: Any, data: Any) -> None:
-        """Replace the entry at once."""
         content = self._origin(key) + self._dump(data)  # type: ignore[no-untyped-call]
         with self._open_for_write(self._path(key)) as file:
             if os.name == "posix":
@@ -221,7 +211,6 @@ class _ShippedCache(caching.FunctionCache):
         return signature, target if self._level is None else (target[0], self._level, ""), code
 
     def read(self, signature: Any, context: Any) -> Any:
-        """The kernel of the target's highest level, or None."""
         for level, features in LEVELS.items():
             self._level = level
             if not target_has(features):
@@ -233,7 +222,7 @@ class _ShippedCache(caching.FunctionCache):
 
 
 class KeptKernel:
-    """A compiled kernel as a dispatcher asks for it: see the module."""
+    """Keeps a compiled kernel on disk, as a dispatcher asks."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = function.__name__
@@ -245,7 +234,7 @@ class KeptKernel:
         return "" if self._own is None else str(self._own.cache_path)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """The compiled kernel; None if it is compiled next, which is told."""
+        """Read the kernel; None if it must be compiled, after ``on_compile`` was called."""
         found = None if self._own is None else _forgiving(UNREADABLE, self._own.load_overload, signature, context)
         if found is None and self._shipped is not None and not fastdp_kernels.ships:
             found = self._shipped.read(signature, context)
@@ -263,7 +252,6 @@ class KeptKernel:
 
 
 def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
-    """Numba cache with our entries; None without a folder."""
     try:
         cache = kind(function)
     except RuntimeError:
@@ -273,7 +261,7 @@ def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
 
 
 def _forgiving(otherwise: str, access: Callable[..., Any], *arguments: Any) -> Any:
-    """A cache that is damaged, fills up, or is taken away must not stop a publisher: it compiles for itself."""
+    """Access a cache, where a damaged, full or missing one only causes a warning."""
     try:
         return access(*arguments)
     except Exception as error:  # unpickling raises any
@@ -292,7 +280,6 @@ _warned: set[str] = set()
 
 
 def _warn(text: str, reason: object) -> None:
-    """Warn once in a process at the caller's line."""
     if text in _warned:
         return
     _warned.add(text)

@@ -1,8 +1,6 @@
-"""The decorators that compile kernels, and instructions that Numba lacks.
+"""Decorators that compile kernels, and instructions that Numba lacks.
 
-``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
-``fastmath``; ``inline`` marks pieces of kernels.  ``plus`` and ``minus`` wrap modulo 2^64, where Numba's ``+`` is
-undefined.
+``plus`` and ``minus`` wrap modulo 2^64, where Numba's ``+`` is undefined.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_w
 
 class _Kernel(CPUDispatcher):
     def compile(self, signature: Any) -> Any:
-        """Compile without collecting garbage, of which there is little."""
+        # There is little garbage.
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -45,7 +43,7 @@ class _Kernel(CPUDispatcher):
 
 
 class _Linked(Compiler):
-    """Compiles a piece, of which LLVM makes machine code in kernels alone: half a second less for a first release."""
+    """Leaves machine code of a piece to kernels."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)  # type: ignore[no-untyped-call]
@@ -53,10 +51,9 @@ class _Linked(Compiler):
 
 
 class _Piece(CPUDispatcher):
-    """Part of kernels, compiled without a slow entry for Python, unless a test calls it."""
+    """Part of kernels; only a test's call compiles an entry for Python."""
 
     def add_overload(self, compiled: Any) -> None:
-        """Let kernels link a piece, which LLVM optimises in them alone."""
         library, key = compiled.library, compiled.fndesc
         library._finalize_final_module = partial(setattr, library, "_finalized", True)
         self.targetctx.insert_user_function(key, key, [library])  # type: ignore[no-untyped-call]
@@ -76,14 +73,14 @@ class _Piece(CPUDispatcher):
 
 
 def kernel(function: F) -> F:
-    """Compile an entry point of the core, kept on disk (:class:`KeptKernel`); types see the plain signature."""
+    """Compile an entry point, without the interpreter lock and ``fastmath``, and keep it on disk."""
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
 
 
 def records(fields: list[Any]) -> Any:
-    """The type of records with these fields; kernels take arrays of one, unpacked four times as fast."""
+    """Type of records with these fields; arrays of one are unpacked four times as fast."""
     return np.dtype((np.record, fields))
 
 
@@ -148,7 +145,7 @@ else:
     CONVERTS = target_has(("avx512dq",))
 
     def rounded(builder: Any, number: Any, converts: bool = CONVERTS) -> Any:
-        """:func:`real_of` for LLVM's int64 or vectors, by the instruction or other operations."""
+        """:func:`real_of` for LLVM's int64, also vectors."""
         count = getattr(number.type, "count", None)
         real: Any = ir.DoubleType() if count is None else ir.VectorType(ir.DoubleType(), count)
         if converts:

@@ -1,7 +1,6 @@
-"""Sixteen entries at a time, in vectors of LLVM.
+"""Sixteen entries at a time in vectors of LLVM, which would unroll a loop of 16 into scalars.
 
-A loop of fixed count 16 is unrolled into scalars before vectorisation.  ``at`` is a position in a contiguous array,
-from which on all entries must exist, unchecked.
+``at`` is a position in a contiguous array, from which on all entries must exist, unchecked.
 """
 
 from __future__ import annotations
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
     ) -> np.int64:
-        """Sums of ROWS rows of LANES float64 or int64, clipped to [0, top] steps and rounded.
-
-        Returns an integer that is negative if a value is not finite.
-        """
+        """Sum ROWS rows of LANES numbers, clipped to [0, top] steps and rounded; negative if one is not finite."""
 
     def sum_steps_and_fill(
         values: np.ndarray,
@@ -49,10 +45,7 @@ if TYPE_CHECKING:
         value: float,
         sums: np.ndarray,
     ) -> np.int64:
-        """:func:`sum_step_rows` of ``rows`` rows into ``sums[0]``, while ``out`` is set to ``value``.
-
-        The sum is with ROUNDER_BITS for each value; ``values`` may be ``out``.
-        """
+        """:func:`sum_step_rows` into ``sums[0]``, plus ROUNDER_BITS a value; sets ``out`` to ``value``."""
 
     def raise_row(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
         """Add ``share`` to LANES int64 entries and 1 to the first ``extra``, modulo 2^64."""

@@ -299,6 +299,14 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
             fastdp.release(VALUES, 0.5, 100.0, **wrong)
 
 
+@pytest.mark.parametrize("name", [":memory:", "file:ledger?mode=memory"])
+def test_a_path_is_none_of_sqlites_other_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match="expected a file's path"):
+        fastdp.Ledger(name)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-#: Expected shares, as ``docs/tables_proofs.md`` gives them.
+#: Expected shares, as ``fastdp/tables/calendar_basis.py`` states them.
 DAY, WEEKEND, ITS_DAY, WEEKDAY, SLOW, YEAR, CURVE = 0.04, 0.006, 0.002, 0.0005, 0.006, 0.02, 0.2
 
 

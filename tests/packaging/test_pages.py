@@ -37,7 +37,6 @@ PROOFS = ("privacy", "noise", "streams_proofs", "tables_proofs", "points", "loca
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
 RUNS = {
     "../README": "Totals of 240 windows",
-    "audit": "claim violated",
     "interop": "epsilon = 0.5 for one contribution to the values",
     "ledger": "has 0.0 of 1.0 epsilon left",
     "many_streams": "",
@@ -169,7 +168,7 @@ def test_a_guide_runs_from_top_to_bottom(page: Path) -> None:
     assert any(name.partition(".")[0] == "fastdp" for name in used), "the page shows nothing of fastdp"
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "audit")) for n in RUNS])
+@pytest.mark.parametrize("name", RUNS)
 @pytest.mark.usefixtures("quiet")
 def test_the_python_of_a_page_runs(name: str) -> None:
     for needed in ("duckdb", "opendp") if name == "interop" else ():

@@ -236,7 +236,7 @@ def test_the_allowance_beyond_theta_equals_the_oracle(seed: int) -> None:
 
 
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
-    """k of m values, k = m sqrt(6 K) / (r epsilon) (``docs/streams.md``); none where theta is public or the bound."""
+    """k of m values, k = m sqrt(6 K) / (r epsilon) (``docs/streams_proofs.md``); none for a public theta."""
     m, k = 3000, 3000 * math.sqrt(6.0 * publisher("cut tree").composition.task.noise_constant) / (4096 * 2.0)
     assert releases["chosen"].noise.above == pytest.approx(k / m)
     assert {releases[kind].noise.above for kind in (*KINDS, "pak", "topl")} == {0.0}

@@ -60,3 +60,18 @@ def test_a_release_passes_the_files_of_its_walk(method: str) -> None:
     passed = entered(lambda: make(1.0, 100.0, holdout=30, max_range=64, seed=1).release(np.ones(200)))
     assert len(walk := printed("`release` of")) == 4
     assert set(walk) <= set(passed)
+
+
+def test_a_table_passes_the_files_of_its_walk_in_order() -> None:
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    frame = pa.table(
+        {"at": np.arange(0, 480, 2) * np.timedelta64(60, "s") + np.datetime64("2026-01-01", "s"), "v": np.ones(240)}
+    )
+
+    def totals() -> None:
+        str(fastdp.totals(frame, "v", "at", "1h", epsilon=1.0, bound=10.0, seed=1))
+
+    totals()
+    passed, walk = entered(totals), printed("`fastdp.totals(frame, ...)`")
+    assert len(walk) == 14
+    assert [name for name in passed if name in walk] == walk

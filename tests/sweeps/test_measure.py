@@ -17,6 +17,7 @@ from fastdp_lab import queries, sweeps
 from fastdp_lab.sweeps import SYSTEMS, RunResult
 from fastdp_lab.sweeps.specification import parts, query_seed, run_part
 from fastdp_lab.sweeps.study import DataSet, load_truth
+from fastdp_lab.sweeps.systems import value_systems
 from fastdp_lab.sweeps.values import Values, Workload, columns, measure, split_errors
 from tests.oracles.sweep import split_error
 
@@ -173,35 +174,13 @@ def test_a_worker_with_other_values_refuses(small) -> None:
         run_part(found, part, Path(), "0" * 32)
 
 
-@pytest.mark.parametrize("name", ["tops", "adaptive"])
-def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
-    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
-    stream, key = np.concatenate([scene.body[:500], scene.body]), Key.from_seed(2)
-    outcome = SYSTEMS[name].build(setting, contributions=4)(stream)(key)
-    starts, stops = np.array([0, 3]), np.array([900, 9])
-    kind = {"tops": fastdp.ToPS, "adaptive": fastdp.Adaptive}[name]
-    release = kind(1.0, 1657.0, 500, 1024, contributions=4, key=key).release(stream)
-    assert outcome.theta == release.threshold
-    expected = (release.revised if name == "adaptive" else release).sum(starts, stops)
-    assert outcome.answer(starts, stops) == pytest.approx(expected)
-
-
-def test_renewed_thresholds_and_blocks_that_follow_have_no_parts_of_noise(small, scene) -> None:
-    small["mechanisms"] = [
-        {
-            "name": "renewed",
-            "system": "publisher",
-            "threshold": {"part": "NoisyMax"},
-            "perturber": {"part": "Hierarchy", "prune": 0},
-            "renewal": {"part": "RenewFromHoldout", "trees": 1},
-        }
-    ]
-    small["max_range"] = 256
+def test_a_mechanism_without_a_threshold_and_blocks_that_follow_have_no_parts_of_noise(small, scene) -> None:
+    small["mechanisms"], small["max_range"] = [{"system": "binary tree"}], 256
     found, asked = sweeps.from_table(small), Workload(name="w", count=9)
     setting = sweeps.Setting(1657.0, 500, scene.size, 256, 1.0)
     blocks = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
-    for parameters in (blocks, found.mechanisms[0].parameters):
-        outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
+    for system, parameters in (("publisher", blocks), ("binary tree", {})):
+        outcome = value_systems()[system].build(setting, **parameters)(scene.values)(Key.from_seed(1))
         ((*_, row),) = measure(found, scene, asked, 9, outcome)
         by_name = dict(zip(columns(found.metrics), row, strict=True))
         assert np.isnan(by_name["noise_mse"])
@@ -210,5 +189,3 @@ def test_renewed_thresholds_and_blocks_that_follow_have_no_parts_of_noise(small,
         assert by_name["mse"] > 0.0
     with pytest.raises(ParameterError, match="no one threshold to clip at"):
         next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
-    with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
-        replace(found, truth="clipped").check(scene)

@@ -1,12 +1,10 @@
 """Band matrices between two partitions of a line, applied in time O(rows + columns).
 
-An entry is the share of pairs (y, t), uniform in row interval [y0, y1) and column interval [t0, t1), with low <= y -
-t < high: up to a constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a
-row's core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the
-band [1 - high, 1 - low).
+An entry is the share of pairs (y, t), uniform in a row's and a column's interval, with low <= y - t < high: up to a
+constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a row's core, which
+prefix sums add up.  The transpose has the band [-high, -low).
 
-Entries are right to a few 2^-53; a core's sum, of double-double prefix sums, to a relative 2^-52 plus 2^-100 of the
-full sum.
+Entries are right to a few 2^-53, a core's sum to a relative 2^-52 plus 2^-100 of the full sum.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ class Band(NamedTuple):
     Attributes
     ----------
     places : int64[4, n]
-        First column of the left window, first and end of the core, first of the right window.
+        First column of the left flank, first and end of the core, first of the right flank.
     left, right : float64[width, n]
-        Entries of the flanks' windows, column by column.
+        Entries of the flanks, column by column.
     """
 
     places: np.ndarray
@@ -40,7 +38,7 @@ class Band(NamedTuple):
 
 @inline
 def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
-    """Multiply the band with x >= 0, float64[c]; out float64[n]; ``sums``, float64[2, c + 1], is scratch."""
+    """Multiply the band with x >= 0, float64[c], into float64[n]; ``sums``, float64[2, c + 1], is scratch."""
     left, right = band.left, band.right
     # Of as many bins as cells, flanks are two or three columns wide: they need no loops.
     usual = 2 <= left.shape[0] <= 3 and 2 <= right.shape[0] <= 3

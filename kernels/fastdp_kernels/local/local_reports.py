@@ -1,8 +1,8 @@
 """Reports of the local model from random words: window, bit and hybrid (ToPL Appendix E, in integers).
 
-A uniform 64-bit word and a grid step x in 0..D give one report; weights (``fastdp.local.reports``) are numbers of
-words. Window, outputs 0..M-1, M = D + N: outputs x..x+N-1 have ``near_weight`` words each, the others ``far_weight``;
-a left-over is dealt out evenly.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
+A uniform 64-bit word and a grid step x in 0..D give a report.  Window: of outputs 0..M-1, M = D + N, x..x+N-1 have
+``near_weight`` words each, the others ``far_weight``; left-over words are dealt out evenly.  Bit: 1 for low_weight +
+floor(rise x / D) words.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BitWeights(NamedTuple):
     low_weight : uint64
         Words of output 1 at x = 0.
     rise_quotient, rise_rest : uint64
-        Quotient and remainder by D of its growth from x = 0 to D.
+        Quotient and remainder by D of its growth up to x = D.
     shift : uint64
         log2 D, at most 31.
     """
@@ -64,7 +64,7 @@ class BitWeights(NamedTuple):
 
 @kernel
 def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: int, out: np.ndarray) -> int:
-    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns the number not finite."""
+    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns how many are not finite."""
     strange = 0
     last = np.float64(steps)
     for i in range(values.size):
@@ -83,7 +83,6 @@ def _reciprocal(weight: np.uint64) -> float:
 
 @inline
 def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
-    """Output of a near or far word, without branches."""
     # t // weight by a product c, which carries four roundings of at most 2^-53, outweighed by the reciprocal's factor
     # 1 - 2^-50: t / weight - 1 < c <= t / weight, and the remainder decides between floor(c) and the next.
     is_near = word < window.near_words
@@ -143,7 +142,7 @@ def draw_hybrid(
     bit: BitWeights,
     out: np.ndarray,
 ) -> None:
-    """Fill reports of the mixture: words below ``window_total`` by the window, others by the bit as M, M + 1."""
+    """Fill reports: words below ``window_total`` by the window, others by the bit as M, M + 1."""
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     assigned, last = window.near_words + window.far_words, window_total - np.uint64(1)
     for begin in range(0, words.size, BLOCK):
@@ -170,7 +169,7 @@ def estimate_reports(
     later_gain: float,
     out: np.ndarray,
 ) -> None:
-    """Fill estimates offset + gain * report, from ``border`` on later_offset + later_gain * (report - border)."""
+    """Fill estimates offset + gain * report; from ``border`` on the later ones of report - border."""
     for i in range(reports.size):
         report = np.int64(reports[i])
         first = report < border

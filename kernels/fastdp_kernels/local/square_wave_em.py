@@ -2,15 +2,13 @@
 
 Source: Li et al. 2020 (ToPS section 4.1, Appendix E.1); SQUAREM: Varadhan and Roland 2008, scheme S3.
 
-theta_i is the share of input bin i (d bins), n_k the reports in output cell k, p_k its probability, F the band
-matrix,
+For shares theta_i of input bins, n_k reports in output cell k of probability p_k, and the band matrix F,
 
-    p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
+    p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k,
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum.
 
-EMS smooths by (1, 2, 1) / 4 after each step.  SQUAREM: after two steps theta1, theta2 from theta0, with r = theta1 -
-theta0 and v = (theta2 - theta1) - r, take theta0 + 2 s r + s^2 v, s = |r| / |v|, if its L is at least theta1's; else
-s goes half the way to 1, in the end theta2.
+EMS smooths each step by (1, 2, 1) / 4, as published.  SQUAREM extrapolates two steps by a length s, which goes half
+the way to 1 while L is below the first step's.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ THETA, ONCE, TWICE, FURTHER = 0, 1, 2, 3
 
 
 class Reports(NamedTuple):
-    """Reports with the matrix that made them.
+    """Reports and their transition matrix.
 
     Attributes
     ----------
     counts : float64[cells]
         n_k.
     flat, peak : float64[cells]
-        Probability of cell k for every input, and the surplus where the window covers the cell.
+        Probability of cell k for every input, and the surplus where the window covers it.
     forward, backward : Band
         F, cells by bins, and F'.
     """
@@ -113,7 +111,7 @@ def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
 
 @inline
 def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
-    """Lower bound of the gain in L, by ln x >= 1 - 1 / x, x = p / before, less rounding in :func:`_likelihood`."""
+    """Lower bound of the gain in L, by ln x >= 1 - 1 / x, x = p / before."""
     return n - _sum_of_products(scratch.before, scratch.ratios) - n * (reports.counts.size + 100) * ROUNDING
 
 
@@ -134,7 +132,6 @@ def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarr
 
 @inline
 def _smooth(theta: np.ndarray) -> None:
-    """Smooth by (1, 2, 1) / 4, at the ends (2, 1) / 3, and normalise, as the published code."""
     before, whole = 0.0, 0.0
     for i in range(theta.size):
         here = theta[i]
@@ -149,7 +146,6 @@ def _smooth(theta: np.ndarray) -> None:
 
 @inline
 def _full_length(theta: np.ndarray, once: np.ndarray, twice: np.ndarray) -> float:
-    """s of scheme S3, at least 1."""
     rr, vv = 0.0, 0.0
     for i in range(theta.size):
         r = once[i] - theta[i]
@@ -190,7 +186,7 @@ def iterate_plain(
 ) -> tuple[int, bool, float]:
     """Iterate EM, or EMS if ``smooth``, on the estimate ``out`` (float64[d], positive, sum 1).
 
-    Returns the number of steps, up to ``max_iterations``, True if the last gained less than the tolerance, and L.
+    Returns the steps made, True if the last gained less than ``tolerance``, and L.
     """
     scratch = _scratch_for(out, reports)
     following, n, step = np.empty(out.size), _sum(reports.counts), 0
@@ -215,7 +211,7 @@ def iterate_plain(
 def iterate_accelerated(
     reports: Reports, tolerance: float, max_iterations: int, out: np.ndarray
 ) -> tuple[int, bool, float]:
-    """Iterate EM with SQUAREM, as :func:`iterate_plain`; L never falls from one extrapolation to the next."""
+    """:func:`iterate_plain` with SQUAREM; L never falls from one extrapolation to the next."""
     scratch = _scratch_for(out, reports)
     points = np.empty((4, out.size))
     _copy(out, points[THETA])

@@ -1,4 +1,4 @@
-"""The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
+"""Binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,11 @@ def _big_endian(x: np.uint64) -> np.uint64:
 def node_counters(
     seen: int, after: int, levels: int, stream: int, member: int, counters: np.ndarray, offsets: np.ndarray
 ) -> int:
-    """Counter blocks of the words drawn by nodes that values ``seen`` to ``after`` complete; returns their number.
+    """Fill counter blocks for nodes that values ``seen`` to ``after`` complete; returns their number.
 
-    Parameters
-    ----------
-    seen, after : int
-        Values counted before and after.
-    levels : int
-        Heights of the tree.
-    stream, member : int
-        Id of the words of height 0, to which a height is added at bit 40, and number of the key's stream.
-    counters : uint64[after - seen + 2 levels, 2]
-        Receives the blocks, in the cipher's bytes.
-    offsets : int64[levels]
-        Receives positions: the node of height j after value (k + 1) 2^j has word offsets[j] + k.
+    ``stream``: id of the words of height 0, to which a height is added at bit 40; ``member``: the key's stream
+    number; ``counters``, uint64[after - seen + 2 levels, 2], in the cipher's bytes; ``offsets``, int64[levels]: the
+    node of height j after value (k + 1) 2^j has word offsets[j] + k.
     """
     at = 0
     for height in range(levels):
@@ -60,20 +51,10 @@ def count_on(
     offsets: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Publish the running sum after each value; returns the exact sum of all.
+    """Publish the noisy running sum, modulo 2^64, after each value; returns the exact sum of all.
 
-    Parameters
-    ----------
-    steps : int64[n]
-        The next values, in grid steps.
-    seen, total : int
-        Values before, and their exact sum.
-    above : int64[levels + 1]
-        Noise of the open nodes of height j and more; changed in place, 0 at first.
-    noise, offsets : int64[any], int64[levels]
-        noise[offsets[j] + k] is the node's of height j after value (k + 1) 2^j.
-    out : int64[n]
-        Noisy sums, modulo 2^64.
+    ``seen``, ``total``: number and exact sum of values before; ``above``, int64[levels + 1]: noise of the open nodes
+    of height j and more, 0 at first; ``noise``: by ``offsets`` of :func:`node_counters`.
     """
     exact = np.int64(total)
     for i in range(steps.size):
@@ -95,11 +76,7 @@ def count_on(
 
 @kernel
 def write_counters(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
-    """Counters of all rows, uint64[n, 2 k] in the cipher's bytes.
-
-    ``common``, uint64[2 k], has both halves of each block's counter; ``names`` and ``members``, uint64[n], are added
-    by row.
-    """
+    """Fill counters of all rows, uint64[n, 2 k]: ``common`` halves with the row's ``names`` and ``members``."""
     for row in range(names.size):
         name, member, own = names[row], members[row], counters[row]
         # One loop over all halves: vectors take it as it lies.

@@ -1,4 +1,4 @@
-"""Blocks for AES, for noise bound to sums: questions about sums, and for words.
+"""Blocks for AES of noise bound to sums: questions about sums, and for words.
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); ``docs/noise.md``, section 2.
 """
@@ -16,7 +16,7 @@ WORDS = np.uint64(1 << 63)
 
 @kernel
 def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
-    """Questions (uint64[W K, 2]) about sums (int64[W, K]) in rows from ``first`` on."""
+    """Fill questions, uint64[W K, 2], about sums, int64[W, K], of rows from ``first`` on."""
     windows, keys = sums.shape
     for w in range(windows):
         for k in range(keys):
@@ -26,7 +26,7 @@ def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
 
 @kernel
 def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
-    """Question for words of each p (uint64[n, 2])."""
+    """Fill a question for words of each prefix, uint64[n, 2]."""
     for i in range(prefixes.shape[0]):
         asked[i, 0] = prefixes[i, 0]
         asked[i, 1] = prefixes[i, 1] | WORDS
@@ -34,7 +34,7 @@ def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
 
 @kernel
 def follow(answers: np.ndarray, chain: np.ndarray) -> None:
-    """Turn answers about a stream's sums, uint64[n, 2], into questions for words, in place; ``chain`` moves on."""
+    """Turn answers about a stream's sums, uint64[n, 2], into questions for words, and move ``chain`` on."""
     low, high = chain[0], chain[1]
     for i in range(answers.shape[0]):
         low ^= answers[i, 0]
@@ -47,9 +47,9 @@ def follow(answers: np.ndarray, chain: np.ndarray) -> None:
 
 @kernel
 def draw_few(words: np.ndarray, distribution: np.ndarray, noise: np.ndarray) -> bool:
-    """Discrete Laplace noise, int64[n], from first words, uint64[n, 2]; True if doubles are certain of all.
+    """Draw discrete Laplace noise, int64[n], from words, uint64[n, 2]; True if doubles are certain of all.
 
-    ``distribution``: scale and offset as double-doubles; empty for other noise, left to the caller.
+    ``distribution``: scale and offset as double-doubles; empty where the caller draws.
     """
     if not distribution.size:
         return False

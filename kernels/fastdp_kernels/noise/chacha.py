@@ -1,10 +1,8 @@
-"""The ChaCha20 block function as a keyed function, for noise bound to the sums that it protects.
+"""ChaCha20's block function as a keyed function, for noise bound to the sums that it protects.
 
-F(chain, index, total) is 64 bytes of ChaCha20 under a 256-bit chain key, with the block's index and exact sum as
-counter and nonce: the next chain key, and random words (``docs/noise.md``, section 2).
-
-Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996
-(cascades).
+F(chain, index, total) is 64 bytes under a 256-bit chain key, with a block's index as counter and its exact sum as
+nonce: the next chain key, and random words (``docs/noise.md``, section 2).  Source: RFC 8439 section 2.3; Bernstein
+2008; Bellare, Canetti and Krawczyk 1996.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
 
 @kernel
 def begin_words(secrets: np.ndarray, members: np.ndarray, name: np.uint64, out: np.ndarray) -> None:
-    """First words, uint64[n, k], of the stream of words ``name`` under secrets, uint64[n, 4], and stream numbers."""
+    """First words, uint64[n, k], of stream ``name`` under secrets, uint64[n, 4], and stream numbers."""
     for i in range(out.shape[0]):
         own, first = secrets[i], np.uint64(members[i]) << np.uint64(MEMBER_BIT)
         for begin in range(0, out.shape[1], 2 * CHAIN):
@@ -54,10 +52,7 @@ def begin_words(secrets: np.ndarray, members: np.ndarray, name: np.uint64, out: 
 
 @inline
 def draw_words(word: np.uint64, further: np.uint64, distribution: np.ndarray) -> np.int64:
-    """Draw from a block's first two words, by doubles, else double-doubles; or ``DOUBTFUL``.
-
-    ``distribution``: scale and offset as double-doubles, or empty where the caller draws.
-    """
+    """Draw from two words by doubles, else double-doubles, else ``DOUBTFUL`` (as ``bound_sums.draw_few``)."""
     if not distribution.size:
         return DOUBTFUL
     drawn = draw_one(word, distribution[0], distribution[2])

@@ -1,9 +1,8 @@
-"""Noise whose sums stay small: y = C^-1 z, C a lower triangular Toeplitz matrix of a few exponentials.
+"""Noise whose sums stay small: y = C^-1 z, C a lower triangular Toeplitz matrix (``docs/noise.md``, section 8).
 
-C has the coefficients 1, c_1, c_2 and c_j = sum over i of w_i (1 - mu_i)^(j - 3), so y_t = z_t - rint(c_1 y_(t-1) +
-c_2 y_(t-2) + sum over i of w_i b_i), where buffer i holds the rest up to y_(t-3): b_i <- (1 - mu_i) b_i + y_(t-2).
+C has the coefficients 1, c_1, c_2 and c_j = sum over i of w_i (1 - mu_i)^(j - 3); buffer b_i holds earlier y.
 
-Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; the form is ours.
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ def correlate(
 ) -> None:
     """Turn draws z (``noise``, int64[n], below 2^52 in size) into y, in place.
 
-    ``near``: c_1, c_2; ``weights``, ``keeps``: w_i, 1 - mu_i; ``memory``, float64[MEMORY]: effect of earlier values,
-    moved on.
+    ``near``: c_1, c_2; ``weights``, ``keeps``: w_i, 1 - mu_i; ``memory``, float64[MEMORY]: earlier y, moved on.
     """
     c1, c2 = near[0], near[1]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]

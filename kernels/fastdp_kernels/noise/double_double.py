@@ -1,7 +1,6 @@
-"""The second stage of the guarded sampler: the same draw in double-double arithmetic, about 106 bits.
+"""Second stage of the guarded sampler: the same draw in double-double arithmetic, about 106 bits.
 
-ln m, m in [0.70, 1.42): with c = j / 128 nearest, ln m = ln c + 2 atanh(f), f = (m - c) / (m + c), by Taylor to f^13.
-Error bound: ``docs/noise.md``, section 4.  Source: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
+Formulas and error bounds: ``docs/noise.md``, section 4.  Source: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 def _log_table() -> np.ndarray:
-    """ln(j / 128), j = TABLE_FIRST .. TABLE_LAST, as pairs."""
+    # ln(j / 128), j = TABLE_FIRST .. TABLE_LAST.
     context = Context(prec=60)
     logs = (context.ln(context.divide(Decimal(j), Decimal(128))) for j in range(TABLE_FIRST, TABLE_LAST + 1))
     return np.array([_pair(value, context) for value in logs])
@@ -96,6 +95,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 @inline
 def log_mantissa(mh: float, ml: float) -> tuple[float, float]:
     """Logarithm of a double-double in [0.70, 1.42]."""
+    # ln c + 2 atanh(f), f = (m - c) / (m + c), c = j / 128, by Taylor to f^13.
     j = np.int64(np.rint(mh * 128.0))
     c = np.float64(j) / 128.0
     nh, nl = add(mh, ml, -c, 0.0)
@@ -173,18 +173,9 @@ def draw_double_double(
     count: int,
     out: np.ndarray,
 ) -> int:
-    """Settle listed draws to 106 bits; returns the number of those still open, listed again.
+    """Draw the first ``count`` listed ``positions`` to 106 bits; returns the number still open, listed again.
 
-    Parameters
-    ----------
-    words, further : uint64[n], uint64[n] or uint64[0]
-        Words of the first stage, and 64 further bits of every U.
-    scale_high, scale_low, offset_high, offset_low : float
-        Double-doubles: the scale, at most 2^56; ln(2 / (1 + q)) or 0.
-    sign_bit : uint64
-        1 if a word's lowest bit is the sign, else 0.
-    positions, out : int64[>= count], int64[n]
-        The draws, overwritten by open ones, ascending; receives settled ones.
+    ``further``: 64 more bits of every U, or empty; constants: as of :func:`guarded_log.draw_double`, double-doubles.
     """
     has_further = further.size > 0
     found = 0

@@ -1,11 +1,8 @@
 """Discrete Laplace and geometric draws in doubles, kept only where they are certain.
 
 A word gives the sign (lowest bit) and U in [u, u + 1) / 2^63.  The draw is floor(Y), Y = scale * (offset - ln U),
-offset = ln(2 / (1 + q)) for a two-sided magnitude, 0 for a geometric draw (q = exp(-1/scale)).  Unless [y - error, y
-+ error] holds an integer the floor is certain (``docs/noise.md``).
-
-Source: inversion of P[|X| >= k] = 2 q^k / (1 + q); ln by 2 atanh((m - 1) / (m + 1)), for draws by the nearest
-polynomial up to f^15 (Remez), else by Taylor to f^21.
+offset = ln(2 / (1 + q)) for a two-sided magnitude, 0 for a geometric draw (q = exp(-1/scale)).  The floor is certain
+unless [y - error, y + error] holds an integer (``docs/noise.md``, sections 3 and 4).
 """
 
 from __future__ import annotations
@@ -47,6 +44,7 @@ BLOCK = 512
 @inline
 def log_of_mantissa(m: float) -> float:
     """Logarithm of m in [sqrt(1/2), sqrt(2)), vectorisable."""
+    # 2 atanh(f) by Taylor to f^21.
     f = (m - 1.0) / (m + 1.0)
     v = f * f
     p = ((((C10 * v + C9) * v + C8) * v + C7) * v + C6) * v + C5
@@ -87,20 +85,10 @@ def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int)
 def draw_double(
     words: np.ndarray, scale: float, offset: float, sign_bit: np.uint64, out: np.ndarray, doubtful: np.ndarray
 ) -> int:
-    """Fill ``out`` with the certain draws; returns the number of the others, listed in ``doubtful``.
+    """Fill certain draws, one a word, and ``DOUBTFUL`` elsewhere; returns the number of doubtful ones, listed.
 
-    Parameters
-    ----------
-    words : uint64[n]
-        Random words, one a draw.
-    scale, offset : float
-        The scale, in (0, 2^56], and ln(2 / (1 + q)) or 0, rounded.
-    sign_bit : uint64
-        1 if a word's lowest bit is the sign, 0 for one-sided noise.
-    out : int64[n]
-        The draws; ``DOUBTFUL`` where not certain.
-    doubtful : int64[n]
-        Receives their positions, ascending.
+    ``scale``, in (0, 2^56], and ``offset``, ln(2 / (1 + q)) or 0, are rounded; ``sign_bit``: 1 if a word's lowest bit
+    is the sign, 0 for one-sided noise.
     """
     n = words.size
     error_scale = scale * ERROR_SCALE
@@ -162,10 +150,7 @@ def draw_rows(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> int:
-    """:func:`draw_double` with a distribution for each row: words [n, w], scales and offsets [n], ``out`` [n, w].
-
-    ``doubtful``, int64[n * w], receives positions in the flat array.
-    """
+    """:func:`draw_double` with a distribution for each row: words [n, w]; positions in the flat array."""
     found = 0
     width = words.shape[1]
     for row in range(words.shape[0]):

@@ -1,12 +1,11 @@
-"""Distribution of a sum of m independent discrete Laplace variables of scale s, by its characteristic function.
+"""Distribution of a sum S of m independent discrete Laplace variables of scale s, by its characteristic function.
 
-phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2) is positive, so nothing cancels in its power.  For odd N, u_j = 2
-pi j / N,
+For odd N, u_j = 2 pi j / N and phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2),
 
     (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
 
-is P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each below 10^-12: aliasing (Chernoff's bound sets N),
-the sum's end (an integral sets the number of terms), rounding.  For m = 2 and 3 the tail has a closed form.
+is P[|S| <= t], and at most P[|S| >= N - t] too much (``docs/streams_proofs.md``, "Intervals").  For m = 2 and 3 the
+tail has a closed form.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MAX_TERMS = 40_000
 
 @inline
 def _reach(sinh: float, count: float) -> float:
-    """x with P[|S| >= x] < 10^-12, by Chernoff's bound."""
+    # x with P[|S| >= x] < 10^-12, by Chernoff's bound.
     u = min(0.5, TINY / count)
     slope = 2.0 * math.asinh(math.sqrt(u) * sinh)
     return float(np.ceil((-count * math.log1p(-u) + TINY + 1.0) / slope))
@@ -35,8 +34,7 @@ def _reach(sinh: float, count: float) -> float:
 
 @inline
 def _weigh(m: float, sinh: float, period: float, weights: np.ndarray) -> int:
-    """Fill the weights of the sum's terms, and return their number."""
-    # sin(u / 2) >= u / pi, so what follows term J is at most
+    # sin(u / 2) >= u / pi, so the rest after term J is at most
     # (1 + y)^(1 - m) / (2 (m - 1) y), y = (2 J / (N sinh))^2.
     y = math.expm1(TINY / m)
     while (1.0 - m) * math.log1p(y) - math.log(2.0 * (m - 1.0) * y) > -TINY:
@@ -50,7 +48,7 @@ def _weigh(m: float, sinh: float, period: float, weights: np.ndarray) -> int:
 
 @inline
 def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
-    """P[|S| <= t] for an integer t >= 0."""
+    """P[|S| <= t], t >= 0."""
     share = (2.0 * t + 1.0) / period
     total = share
     for j in range(1, terms + 1):
@@ -60,7 +58,7 @@ def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
 
 @inline
 def _beyond(t: float, scale: float, m: float) -> float:
-    """P[|S| > t] for m = 2 or 3 and t >= 0."""
+    """P[|S| > t], t >= 0, for m = 2 or 3."""
     # With p = exp(-1 / s), a = coth(1 / s), P[S = k] = tanh(1 / (2 s))^m p^|k| f(|k|), f = k + a for m = 2 and
     # (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3.
     mean = 1.0 / math.expm1(1.0 / scale)
@@ -77,9 +75,9 @@ def _beyond(t: float, scale: float, m: float) -> float:
 def laplace_sum_quantiles(
     scale: float, counts: np.ndarray, confidence: float, weights: np.ndarray, out: np.ndarray
 ) -> None:
-    """The least t with P[|S_m| <= t] >= confidence, float64[q], for each m in ``counts``.
+    """Least t with P[|S_m| <= t] >= confidence, float64[q], for each m in ``counts``.
 
-    Never too small, too large by at most one part in 2^40; ``weights``, float64[MAX_TERMS + 1], is scratch.
+    It is never too small, and too large by at most one part in 2^40; ``weights``, float64[MAX_TERMS + 1], is scratch.
     """
     wanted = confidence + SLACK
     for i in range(counts.size):

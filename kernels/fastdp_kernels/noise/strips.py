@@ -1,9 +1,9 @@
-"""Discrete Gaussian draws from integer strips; uncertain ones are left to the caller.
+"""Discrete Gaussian draws from integer strips; uncertain ones are left to the caller (``docs/noise.md``, section 6).
 
 Strip j holds heights [y_j, y_j + h_j) / H of the integers k from -w_j to w_j.  A uniform integer names a strip, a k
-and a cell of heights; the draw is k where the cell lies below exp(-k^2 / (2 sigma^2)) (``docs/noise.md``, section 6).
+and a cell of heights, which must lie below exp(-k^2 / (2 sigma^2)).
 
-Source: Marsaglia and Tsang 2000 (the ziggurat), with integer strips of ours; Canonne, Kamath and Steinke 2020.
+Source: Marsaglia and Tsang 2000 (the ziggurat), with integer strips; Canonne, Kamath and Steinke 2020.
 """
 
 from __future__ import annotations
@@ -49,24 +49,12 @@ def draw_strips(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> tuple[int, int]:
-    """Draw at the first ``count`` positions ``where``, from one word each.
+    """Draw at the first ``count`` positions ``where``, from a word each.
 
-    Returns the number of draws that need a further word, and of doubtful ones.
-
-    Parameters
-    ----------
-    where : int64[n]
-        Positions; overwritten by those that need a further word.
-    table, inverses : int64[ROWS, strips], float64[strips]
-        The strips, of fewer than 2^53 cells each, and 1 / h.
-    cells, covered : uint64, int64
-        Cells of strips and tail, and of the strips alone.
-    unfair : uint64
-        2^64 mod ``cells``: products with a lower half below it are rejected, so that cells are equally likely.
-    heights : float
-        H.
-    out, doubtful : int64[n]
-        Receive draws, and positions left to exact arithmetic.
+    Returns the number of draws that need a further word, whose positions overwrite ``where``, and of ``doubtful``
+    ones. ``table``, ``inverses``: int64[ROWS, strips], of fewer than 2^53 cells each, and 1 / h; ``cells``,
+    ``covered``: of strips and tail, and of strips alone; ``unfair``: 2^64 mod ``cells``, below which lower halves of
+    products are rejected; ``heights``: H.
     """
     again = undecided = 0
     strips = table.shape[1]

@@ -1,8 +1,7 @@
-"""The guarded sampler beyond one word: draws of two words, certain but for some millionths.
+"""The guarded sampler with two words a draw, certain but for some millionths.
 
-As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word; errors:
-``docs/noise.md``, section 4.  ln m, m in [0.70, 1.42): f = m r - 1, r a multiple of 2^-9 near 1 / m, exact in pieces;
-ln m = ln(1 + f) - ln r, |f| < 2^-7, by Taylor to f^10.
+As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word, and the logarithm
+of 1 + f = m r, r a multiple of 2^-9 near 1 / m (``docs/noise.md``, section 4).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def upper_half(x: float) -> float:
 
 @inline
 def log_one_plus(f: float, low: float) -> tuple[float, float]:
-    """ln(1 + f + low) - f as a pair, for |f| < 2^-7, |low| < 2^-51; the second is right to 2^-73."""
+    """ln(1 + f + low) - f as a pair, for |f| < 2^-7, |low| < 2^-51."""
     g = upper_half(f)
     # f^2 is g^2, which is exact, and the rest.
     square = g * g
@@ -71,7 +70,7 @@ def draw_wide(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> int:
-    """As :func:`guarded_log.draw_double`, with words ``further`` and constants as double-doubles."""
+    """:func:`guarded_log.draw_double` with words ``further`` and constants as double-doubles."""
     scale_upper = upper_half(scale_high)
     scale_rest = scale_high - scale_upper
     error_scale = scale_high * ERROR_LOG

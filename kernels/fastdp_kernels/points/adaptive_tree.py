@@ -14,7 +14,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """The child's share of the domain among its siblings from ``begin`` on."""
+    """Share of the child's domain among its siblings from ``begin`` on."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -33,8 +33,7 @@ def regrow(
 ) -> int:
     """Cut the cells of levels [level, stop) whose released counts stand out; append their children.
 
-    Returns the number of nodes, or -1 if the arrays are too short.  ``level``, ``stop``, ``events``, ``starts`` as of
-    ``privtree.descend``.
+    Returns as ``privtree.descend``, of which ``level``, ``stop``, ``events`` and ``starts`` are.
 
     Parameters
     ----------
@@ -128,21 +127,10 @@ def shrink_counts(
 ) -> None:
     """Fill non-negative, consistent estimates of all nodes, from the root down.
 
-    With shares s, D_c = G(c) - s_c G(parent), the weight is the larger of James and Stein's 1 - noise / sum D^2 and
-    signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
-
-    Parameters
-    ----------
-    noise : float
-        Variance of one count, in points^2.
-    shrink : bool
-        True to shrink children's differences towards shares by measure.
-    first, weight : int64[v]
-        First child, and variance of the noise in ``counts``.
-    counts, measure : float64[v]
-        Counts and forecasts, not necessarily consistent.
-    held, variance, estimate : float64[v]
-        Filled: G, its variance in units of ``noise``, the estimate.
+    With shares s, the weight of D_c = G(c) - s_c G(parent) is 1 or, to ``shrink``, the larger of James and Stein's 1
+    - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
+    ``noise`` is the variance of one count, in which ``weight`` (of ``counts``) and ``variance`` (of G, ``held``) are
+    measured; ``measure``: forecasts.
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

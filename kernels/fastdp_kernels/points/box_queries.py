@@ -1,9 +1,7 @@
 """Contents of many boxes: exact counts of points, and counts of a released tree.
 
-n points in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds those from k n >> l to (k + 1)
-n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
-
-Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
+n points lie in the order of a balanced k-d tree: node 2^l + k holds those from k n >> l to (k + 1) n >> l.  A box
+holds its border, and enters O(n^(1 - 1/d)) nodes (Bentley, CACM 18(9), 1975).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ def _widest_axis(keys: np.ndarray, low: int, high: int) -> int:
 
 @inline
 def _select(keys: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
-    """Reorder items [low, high) so that none before ``middle`` exceeds a later one (Hoare)."""
+    """Reorder items [low, high) so that none before ``middle`` exceeds a later one."""
     left, right = low, high - 1
     while left < right:
         pivot = keys[(left + right) // 2, axis]
@@ -57,7 +55,7 @@ def _select(keys: np.ndarray, axis: int, low: int, high: int, middle: int) -> No
 
 @kernel
 def sort_into_tree(points: np.ndarray, levels: int) -> None:
-    """Bring points in tree order by halving nodes across their widest axis; n >= 2^levels unless ``levels`` is 0."""
+    """Bring points in tree order by halving nodes across their widest axis; n >= 2^levels, or no levels."""
     n = points.shape[0]
     for level in range(levels):
         for k in range(1 << level):
@@ -107,10 +105,7 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Count the points, float64[n, d] in tree order, in each box: int64[q].
-
-    Boxes may be infinite; nodes are from :func:`enclose_points`.
-    """
+    """Count the points, in tree order, in each box (possibly infinite), int64[q], by :func:`enclose_points`."""
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
     depths = np.empty(levels + 2, np.int64)
@@ -156,22 +151,10 @@ def count_boxes(
     cut_leaf: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Answer box queries by descent in a released tree (``privtree``); returns the number of cut leaves.
+    """Answer box queries, float64[q], by descent in a released tree (``privtree``); returns the number of cut leaves.
 
-    Parameters
-    ----------
-    first, counts : int64[v], float64[v]
-        First child, -1 for a leaf; consistent counts.
-    cell_lower, cell_upper, lower, upper : float64[v or q, d]
-        Cells and boxes.
-    by_volume : bool
-        True if a cut leaf counts by its volume; otherwise it is listed.
-    stack : int64[v]
-        Scratch.
-    cut_query, cut_leaf : int64[capacity]
-        Receive listed leaves, as far as they fit.
-    out : float64[q]
-        Receives answers without listed leaves.
+    ``first``, ``counts``: int64[v], float64[v], consistent; ``by_volume``: a cut leaf counts by its volume, else it
+    is listed in ``cut_query`` and ``cut_leaf``, as far as they fit; ``stack``, int64[v], is scratch.
     """
     listed = 0
     for k in range(out.size):

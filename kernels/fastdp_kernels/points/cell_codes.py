@@ -1,7 +1,7 @@
 """Cells of a fixed decomposition: points to path codes, codes to bounds, points in cells.
 
 A box is cut along its axes in turn into ``fan_out`` equal parts (PHDStream section 3.1); a cell of depth k has a code
-of k digits.  Cells are half-open, closed at the box's upper end; a border has one float at every depth.
+of k digits.  Cells are half-open, closed at the box's upper end.
 """
 
 from __future__ import annotations

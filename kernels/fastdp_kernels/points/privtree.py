@@ -1,9 +1,9 @@
 """PrivTree's descent, level by level over flat arrays (PHDStream Algorithms 5 and 7).
 
-The *kept* tree is the one between two steps; children, ``fan_out`` side by side, stand after their parent.  The
-*step* tree is breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest
-depth; K = unit. ``released`` sums all counter increments at a node and below, the paper's Cn + Cd.  ``added`` and
-``removed`` are ascending codes of depth D; ``ends``, int64[v, 4], their ranges in the node.
+The *kept* tree lasts between steps, children side by side after their parent; the *step* tree is breadth first, with
+depth k from ``starts[k]`` on.  beta = fan_out; D = greatest depth; K = unit; -1 is no node.  ``released`` sums all
+increments at a node and below, the paper's Cn + Cd.  ``added`` and ``removed`` are ascending codes of depth D;
+``ends``, int64[v, 4], their ranges in the node.
 """
 
 from __future__ import annotations
@@ -69,32 +69,25 @@ def descend(
     starts: np.ndarray,
     tree: tuple[np.ndarray, ...],
 ) -> int:
-    """Decide which nodes of levels [level, stop) are split, and append their children.
+    """Decide which nodes of levels [level, stop), stop <= D + 1, are split, and append their children.
 
     Returns the number of nodes, or -1 if the arrays are too short.
 
     Parameters
     ----------
-    level, stop : int
-        Levels already in the step tree, up to ``stop``, at most D + 1.
     rule : tuple
         beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta of the
         additions A, False for the paper's, of G and the net count; True for children of equal measures, filled in
         here.
     since : int
         Kept nodes last split before this step have lost their children.
-    events : tuple of int64[n], int64[m]
-        Additions and removals.
     noise : int64[capacity]
         Discrete Laplace noise of scale K lambda, by node.
     kept : record[r]
         First child, released count, last step that split the node (-1: none), measure.
-    starts : int64[D + 2]
-        Filled for the appended levels.
     tree : tuple
         int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
-        count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
-        floor.
+        count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in 1 / K before the floor.
     """
     fan_out, depth, unit, bias, threshold, repaired, equal = rule
     added, removed = events
@@ -163,7 +156,7 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List leaves with a measure above 0, and additions less removals in each (int64[v]); returns their number."""
+    """List leaves with a measure above 0, and their additions less removals; returns their number."""
     count = 0
     # Which nodes are leaves is random: written for each, kept for leaves.
     for i in range(first.size):

@@ -1,8 +1,7 @@
 """Maps of counts over a tree (arrays as in ``privtree``): to ancestors, to children, step to step.
 
-The projection s+ is the non-negative, consistent version of G (``docs/points.md``).  A dropped node's counts are in
-its parent's ``released``.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]); float64[v]
-measure, and G (``held``) and s+ (``projected``), which are filled.
+s+ is the non-negative, consistent projection of G (``docs/points.md``).  ``numbers``: int64[v] parent, released count
+(or estimate, float64[v]); float64[v] measure, and G (``held``) and s+ (``projected``), which are filled.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def share_levels(begin: int, end: int, fan_out: int, numbers: tuple[np.ndarray, 
 
 @inline
 def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.ndarray) -> None:
-    """Add nodes' gains, int64[n], to their ``released`` and their ancestors'."""
+    """Add nodes' gains to their ``released`` and their ancestors'."""
     for i in range(first.size - 1, -1, -1):
         if first[i] >= 0:
             for c in range(first[i], first[i] + fan_out):
@@ -109,7 +108,7 @@ def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.nda
 
 @inline
 def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
-    """Add nodes' counts to their ancestors'; integers, so in any order."""
+    """Add nodes' integer counts to their ancestors'."""
     for c in range(parent.size - fan_out, 0, -fan_out):
         total = counts[c]
         for j in range(c + 1, c + fan_out):
@@ -121,7 +120,7 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 def project_counts(
     leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add leaves' increments, int64[l], to ``released`` along their paths; then fill G and s+ of the step tree."""
+    """Add leaves' increments along their paths; then fill G and s+ of the step tree."""
     gained[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = increments[j]
@@ -168,8 +167,7 @@ def settle_kept(
 ) -> None:
     """Add increments of abandoned kept nodes, int64[k], to the kept tree and the step tree.
 
-    ``first``, ``released``: the kept tree; ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each node
-    of the step tree; ``gained``, int64[r], is scratch.
+    ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each step node; ``gained``, int64[r], is scratch.
     """
     gained[:] = 0
     for j in range(settled.size):
@@ -190,10 +188,7 @@ def append_step(
     measure: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    """Write a step's nodes from kept node ``begin`` on; one that is not split keeps its children.
-
-    ``first``, ``origin``, ``released``, ``measure``, [v]: the step tree; ``kept``: record[r] of ``privtree.descend``.
-    """
+    """Write a step's nodes into ``kept`` from ``begin`` on; one that is not split keeps its children."""
     for i in range(first.size):
         o = max(origin[i], 0)
         split = first[i] >= 0
@@ -208,10 +203,7 @@ def append_step(
 
 @kernel
 def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
-    """Write a kept tree breadth first, without children of nodes split before ``since``; returns its size.
-
-    ``origin``, int64[r]: each node's number before.
-    """
+    """Pack a kept tree breadth first, without children split before ``since``, with origins; returns its size."""
     origin[0] = root
     count = 1
     n = 0

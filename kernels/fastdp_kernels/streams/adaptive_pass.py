@@ -1,7 +1,6 @@
 """The pass over n streams where released sums decide block lengths and published values.
 
-A publisher is the pass for one row, as in ``fixed_pass``.  A block has 2^k values; all but the open sum is a function
-of released sums.
+A publisher is the pass for one row, as in ``fixed_pass``.  A block has 2^k values.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ OF_GROUP = 2**55
 #: (negative: in size, values of any sign count), the first threshold in steps, in which sums are measured, and in
 #: units of the input; and the bound in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
-#: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
-#: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
+#: A block's exponent and released sum in thresholds; its published values: prediction, extra, and how many values the
+#: extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
 #: released sum in thresholds, else NaN.
 BLOCK = records(
     [(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch", "place", "group")]
@@ -63,7 +62,7 @@ _SEASON, _MEMORY = SEASON.itemsize // 8, MEMORY.itemsize // 8
 def sum_values(
     values: np.ndarray, per_unit: float, top: float, lengths: np.ndarray | None
 ) -> tuple[np.int64, np.int64]:
-    """Sum of clipped, rounded values; negative flag if one is not finite."""
+    """Sum clipped, rounded values; the flag is negative if one is not finite."""
     # Of both kinds of sums the compiler makes that which is needed.
     if lengths is not None:
         return sum_signed(values, per_unit, -top)
@@ -72,7 +71,7 @@ def sum_values(
 
 @inline
 def top_of(public: Record, unit: float) -> float:
-    """The largest step that a value counts as under the threshold in use, rounded as its noise's is."""
+    """Largest step that a value counts as under the threshold in use, rounded as its noise's is."""
     top = public.top
     if unit != 1.0 and top >= 0.0:
         bound = public.bound
@@ -85,9 +84,9 @@ def top_of(public: Record, unit: float) -> float:
 def draw_bound(
     chain: np.ndarray, index: int, total: np.int64, distribution: np.ndarray, known: bool, noise: np.int64
 ) -> np.int64:
-    """Noise of block ``index``, bound to its sum ``total``, and its chain key moved on: ``noise`` if ``known``.
+    """Noise of block ``index``, bound to its sum ``total`` (``noise`` if ``known``); moves its chain key on.
 
-    DOUBTFUL where the caller must draw: the chain key is then as it was.
+    Returns DOUBTFUL, with the chain key unchanged, where the caller must draw.
     """
     words = block_words(chain, index, total, 0)
     if not known:
@@ -111,7 +110,7 @@ def publish_part(prediction: float, extra: float, catch: float, filled: int, the
 
 @inline
 def publish_last(block: Record, length: float, theta: float, singles: bool, last: float) -> float:
-    """The last value of a block that closes, from its released sum; ``last`` if that does not show in it."""
+    """Last value of a closed block: released sum and extra of a single value, else ``last``."""
     if singles and length == 1.0:
         return float((block.released + block.extra) * theta)
     return last
@@ -139,36 +138,26 @@ def sum_bound(
 
     Parameters
     ----------
-    values : float64[n]
-        In units of the input.
-    public, top : PUBLIC, float
-        Public parameters, and the largest step of a value under the threshold in use (:func:`top_of`).
-    shape : SHAPE
-        Public parameters of ``block_lengths``.
-    lengths : float64[5] or None
-        ``block_lengths.lengths_of_events`` of ``shape``.
+    top, lengths
+        Of :func:`top_of`, and of ``block_lengths.lengths_of_events``.
     noise : int64[any]
         Noise of all blocks that have room, without a chain; else empty.
     chain : uint64[4] or uint64[0]
-        Chain key of the next block's noise, moved on in place; that of the first is ``row.drawn`` if ``row.given``.
+        Chain key of the next block's noise, which is ``row.drawn`` if ``row.given``; moved on.
     distribution : float64[4 or 8]
-        Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
-    row : ADAPTIVE_ROW
-        Changed in place.  ``closed`` counts the blocks of the call; ``stopped`` is UNSETTLED if the open block is
-        full and its draw doubtful, SCALED where noise gets another scale, ENDED where that of a group's sum is.
-    memory : MEMORY
-        Changed in place.
+        Of the noise, as for ``chacha.draw_words``; in a group that of its sum too.
+    row, memory : ADAPTIVE_ROW, MEMORY
+        Changed in place.  ``closed`` counts the blocks of the call; ``stopped`` is UNSETTLED where the full block's
+        draw is doubtful, ENDED where that of a group's sum is, SCALED where noise gets another scale.
     blocks : BLOCK[any]
         Receives closed blocks, and the open one without its sum; the pass stops where it is full.
-    season : SEASON or None
-        Filter of a season, whose first part is ``memory``; changed in place.
-    bends : float64[n] or None
-        With a season: receives each prediction less its block's mean.
+    season, bends : SEASON or None, float64[n] or None
+        Filter of a season, with ``memory``; receives each prediction less its block's mean.
     """
     at, closed = 0, 0
     flags = np.int64(0)
     while True:
-        # What the open block's values are published as; its sum is not there yet.
+        # The open block's published values; its sum is not there yet.
         block = blocks[closed]
         block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
         block.catch, block.group = memory.catch, np.nan
@@ -235,18 +224,9 @@ def sum_bound(
 
 @inline
 def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out: np.ndarray) -> None:
-    """Publish predictions, block by block, into float64[n].
+    """Publish predictions of :func:`sum_bound`'s blocks, after ``filled`` values of the first, into float64[n].
 
-    Parameters
-    ----------
-    blocks : BLOCK[any]
-        Of :func:`sum_bound`, the open one last.
-    filled : int
-        Values already published in the first block.
-    theta : float
-        The threshold in units of the input.
-    singles : bool
-        True if a block of one value publishes its released sum, and its correction.
+    ``theta``: in units of the input; ``singles``: a block of one value publishes its released sum.
     """
     at = 0
     for j in range(blocks.shape[0]):
@@ -264,7 +244,7 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out:
 
 @inline
 def _move(row: np.ndarray, scales: np.ndarray, entries: np.ndarray, back: bool) -> None:
-    """Fill in a memory from a row's numbers, and those by scale (float64[BY_SCALE, s]), or these from it."""
+    # Between a memory's entries and a row's numbers, with those by scale (float64[BY_SCALE, s]).
     for field in range(BY_SCALE):
         for k in range(scales.shape[1]):
             if back:
@@ -299,27 +279,19 @@ def advance_rows(
 ) -> int:
     """Consume each row's values and publish one for each, while blocks close.
 
-    Returns the number of calls that wait, as their row ``stopped`` (other rows are done); or, as -1 - i, the first
-    with a value that is not finite.
+    Returns the number of calls that wait, as their row ``stopped`` (others are done); or, as -1 - i, the first with a
+    value that is not finite.  Calls are as for ``fixed_pass.publish_rows``; those of one row happen in order.
 
     Parameters
     ----------
-    values : float64[any]
-    starts, counts, which, out_starts : int64[m]
-        As for ``fixed_pass.publish_rows``; a row may have several calls, which happen in order.
-    public, shape, lengths, distribution
-        As for :func:`sum_bound`, the records as arrays of one; the distribution of all these rows.
-    rows : ADAPTIVE_ROW[n]
-        Changed in place; the caller settles and resets ``stopped`` before a row goes on.
-    scales : float64[n, BY_SCALE, s]
-        Numbers by scale of their memories; changed in place.
-    season : SEASON[n] or None
-    blocks : BLOCK[any]
-        Receives closed blocks: those of call i end at ``ends[i]``, if the caller wants them.
+    public, shape, lengths, distribution, season, blocks
+        As for :func:`sum_bound`, the records as arrays.
+    rows, scales : ADAPTIVE_ROW[n], float64[n, BY_SCALE, s]
+        Changed in place; the caller makes open draws and resets ``stopped`` before a row goes on.
     ends : int64[m] or int64[0]
+        Receives the end of each call's blocks in ``blocks``, if wanted.
     waiting : int64[m]
         Receives the calls that wait.
-    out : float64[any]
     """
     p, form, events = public[0], shape[0], lengths is not None
     numbers = rows.view(np.float64).reshape(rows.size, _NUMBERS)

@@ -1,6 +1,6 @@
-"""A finished array's counts, distances and block sums, and the one answer they give (``docs/streams.md``).
+"""Counts, distances and block sums of a finished array, and the one answer they give (``docs/streams.md``).
 
-Steps are whole grid steps, at least 0.  Sums, levels and noise are floats in units of the input, noise by variance.
+Steps are grid steps, at least 0.  Sums, levels and noise are in units of the input, noise by variance.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CLIPPED, V_CLIPPED, V_SUM, V_GROUP, ABOVE, PULL, RAW, TOTAL, NUMBERS = range(9)
 def count_levels(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, counts: np.ndarray) -> None:
     """Add to ``counts[:, k]``, int64[TURNS, m + 1], the values at most ``levels[k - 1]`` and above ``levels[k]``.
 
-    `levels`, int64[m + 2], descend and end with two of -1; those before ``first[e]`` are 2^e and more, and at most
-    two lie between neighbouring powers of two.
+    `levels`, int64[m + 2], descend and end with two of -1, two at most between powers of two; those before
+    ``first[e]`` are 2^e and more.
     """
     for i in range(steps.size):
         v = steps[i]
@@ -50,7 +50,6 @@ def _count_over(part: np.ndarray, c: int) -> int:
 
 @inline
 def _median(part: np.ndarray, low: int, high: int) -> int:
-    """A number between `low` and `high` with at most half of the values on either side of it."""
     while low < high:
         c = (low + high) >> 1
         over = _count_over(part, c)
@@ -65,9 +64,9 @@ def _median(part: np.ndarray, low: int, high: int) -> int:
 
 @kernel
 def distances(values: np.ndarray, block: int, medians: np.ndarray, out: np.ndarray) -> None:
-    """Sums of distances from the median in blocks of ``block * 2**i`` values, int64[m].
+    """Sum distances from the median in blocks of ``block * 2**i`` values, int64[m].
 
-    `values` are whole numbers, int32[n]; `medians`: memory, int32[ceil(n / block)].
+    `values`, int32[n]; `medians`, int32[ceil(n / block)], is scratch.
     """
     out[:] = 0
     wide = block << (out.size - 1)
@@ -96,7 +95,7 @@ def distances(values: np.ndarray, block: int, medians: np.ndarray, out: np.ndarr
 
 @kernel
 def rescale(steps: np.ndarray, theta: int, fine: int, out: np.ndarray) -> None:
-    """Values clipped to theta and rounded to `fine` whole steps a theta, int32[n]."""
+    """Clip values to theta and round them to `fine` steps a theta, int32[n]."""
     per_step = fine / theta
     for i in range(steps.size):
         out[i] = np.int32(np.floor(min(steps[i], theta) * per_step + 0.5))
@@ -104,7 +103,7 @@ def rescale(steps: np.ndarray, theta: int, fine: int, out: np.ndarray) -> None:
 
 @kernel
 def sum_clipped(steps: np.ndarray, theta: int, block: int, out: np.ndarray) -> None:
-    """Exact sums of blocks of values clipped to theta, int64[ceil(n / block)]."""
+    """Sum blocks of values clipped to theta exactly, int64[ceil(n / block)]."""
     for j in range(out.size):
         total = np.int64(0)
         for i in range(j * block, min((j + 1) * block, steps.size)):
@@ -114,7 +113,7 @@ def sum_clipped(steps: np.ndarray, theta: int, block: int, out: np.ndarray) -> N
 
 @inline
 def shrunk(total: float, scale: float, count: int, bound: float) -> float:
-    """Mean of a total given one number: prior of the mean value about 1 / (mean + bound / 300)."""
+    """Posterior mean of a noisy total; prior of its `count` values' mean about 1 / (mean + bound / 300)."""
     if total > CLEAR * scale:
         return min(total, count * bound)
     low, high = np.log(bound * 1e-5), np.log(bound)
@@ -189,7 +188,7 @@ def combine(
     usual: float,
     numbers: np.ndarray,
 ) -> None:
-    """Move the blocks' sums towards those of groups of `wide` blocks and to the total; `variances` of all three."""
+    """Move the blocks' sums towards those of groups of `wide` blocks and to the total, by all `variances`."""
     v_block, v_group, v_total = variances[0], variances[1], variances[2]
     blocks = sums.size
     v_sum = blocks * v_block
@@ -221,7 +220,7 @@ def combine(
 
 @inline
 def _walk(z: np.ndarray, ratio: float, ahead: np.ndarray, out: np.ndarray) -> float:
-    """Solve (ratio * walk + 1) out = z for a random walk; return the logarithm of the determinant."""
+    """Solve (ratio * walk + 1) out = z for a random walk; return the log determinant."""
     n = z.size
     logarithm, product = 0.0, 1.0
     d = 1.0 + ratio
@@ -289,7 +288,7 @@ def settle(
 ) -> None:
     """Scale levels between `edges` to the total, shrink a total within its noise, and keep them within [0, bound].
 
-    ``before``: their sums before each edge; ``plain`` receives the levels without those limits, and their sums.
+    ``before``: sums before each edge; ``plain``, ``plain_before``: the same without those limits.
     """
     pieces, count = levels.size, edges[edges.size - 1]
     clipped, above, raw = numbers[CLIPPED], numbers[ABOVE], numbers[RAW]

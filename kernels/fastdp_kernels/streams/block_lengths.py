@@ -1,7 +1,7 @@
 """Length of the next block, from released sums (post-processing; ``docs/streams.md``).
 
 The squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, nu the variance of a block's noise;
-h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  Sums are in thresholds, variances in squares.
+h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  Sums are in thresholds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MEMORY = records(
         ("variance", np.float64),  # of the level
         ("carry", np.float64),  # released less published so far
         ("prediction", np.float64),  # published for a value of the open block,
-        ("extra", np.float64),  # and what the first of them make up for besides
+        ("extra", np.float64),  # and, for the first of them, a part of what is open
         ("before", np.float64),  # the level's variance before the last sum
         ("catch", np.float64),  # how many values make up for what is open
         ("unit", np.float64),  # the threshold in use, in units of the first one
@@ -46,7 +46,7 @@ MEMORY = records(
         ("group", np.float64),  # values of the open group; 0: none is open
         ("members", np.float64),  # blocks closed in it,
         ("group_total", np.float64),  # and their released sums
-        ("debt", np.float64),  # what the last group's sum showed to be missing, less what was published of it
+        ("debt", np.float64),  # part missing by the last group's sum, less the part published of it
     ]
 )
 #: Public parameters.
@@ -75,8 +75,9 @@ SHAPE = records(
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
-#: What a block left open is spread over 2^-CATCH_UP times as many values as it or the next block has, whichever is
-#: longer, or by all of the next; with a focus, over what strays least in it, down to 2^-MAX_CATCH_UP times as many.
+#: The sum that a block left open is spread over 2^-CATCH_UP times as many values as it or the next block has,
+#: whichever is longer, or by all of the next; with a focus, over the number that errs least in it, down to
+#: 2^-MAX_CATCH_UP times.
 CATCH_UP = 1
 MAX_CATCH_UP = 5
 #: How fast differences are forgotten, by block.
@@ -90,24 +91,24 @@ FALL = 4.0
 #: Differences seen before a scale counts as seen.
 SEEN = 0.5
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
-#: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
+#: than MAX_RISE times the hold-out's, which is taken MARGIN deviations too large, and at least MIN_REFERENCE.
 MAX_RISE = 1.5
 RISE_BY = 1.25
 CERTAIN = 4.0
 MARGIN = 2.0
 MIN_REFERENCE = 0.07
 #: Up to this many first thresholds a rise may be a swing, as of a day: the threshold falls back with the mean.  From
-#: the first one it then rises again only where the mean is more than so many times what it was in the hold-out.
+#: the first one it then rises again only where the mean is more than so many times the hold-out's.
 MAX_SWING = 2.0
 #: A mean is known where CERTAIN deviations are at most this part of the threshold.
 KNOWN = 0.25
-#: Where the mean is above CUT_OFF thresholds, and nearer to the threshold than to what it was in the hold-out, the
-#: threshold jumps until it is what it was, by the square of the last factor if it just did so, at most MAX_JUMP; that
-#: is asked after 1 / EARLY of a span.
+#: Where the mean is above CUT_OFF thresholds, and nearer to the threshold than to the hold-out's mean, the threshold
+#: jumps until the ratio is the old one, by the square of the last factor if it just did so, at most MAX_JUMP; this is
+#: tested after 1 / EARLY of a span.
 CUT_OFF = 0.75
 MAX_JUMP = 64.0
 EARLY = 8.0
-#: What the mean is taken for in a hold-out where it was above CUT_OFF; and if the first rise does not make it USELESS
+#: Assumed mean of a hold-out where it was above CUT_OFF; and if the first rise does not make it USELESS
 #: times as large, nothing was cut off.
 EMPTY_REFERENCE = 0.15
 USELESS = 1.25
@@ -117,7 +118,7 @@ USELESS = 1.25
 #: LOUDER times the usual scale, its sum's GROUP_SCALE times: shares of epsilon of 1 / LOUDER and 1 / GROUP_SCALE.
 MEMBERS, WIDER = 64.0, 2.0
 LOUDER, GROUP_SCALE = 1.2, 6.0
-#: What a group's sum shows to be missing is published over about 1 / REPAID of the least group.
+#: The part missing by a group's sum is published over about 1 / REPAID of the least group.
 REPAID = 1.0
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
@@ -126,19 +127,19 @@ LENGTHS = 2.0 ** np.arange(SCALES)
 INVERSES = 1.0 / LENGTHS
 BY_WHITE = 2.0 * LENGTHS
 BY_DRIFT = 2.0 / 3.0 * LENGTHS**3
-#: What is left of a scale's structure so many scales below it.
+#: Rest of a scale's structure so many scales below it.
 FALLS = FALL ** -np.arange(SCALES)
 
 
 @inline
 def noise_of_query(ratio: float) -> float:
-    """Noise of a range of ``ratio`` flat blocks at a random position, in variances of a block's."""
+    """Noise of a range of ``ratio`` flat blocks, in a block's variances."""
     return ratio - 1.0 / 3.0 if ratio >= 1.0 else ratio * ratio * (1.0 - ratio / 3.0)
 
 
 @inline
 def closing_error(by_white: float, by_drift: float, noise: float) -> float:
-    """Variance of a block's sum about its filter's prediction, in the steady state, from both parts of its energy."""
+    """Variance of a block's sum about its filter's steady prediction."""
     q, r = 1.5 * by_drift, 0.5 * by_white + noise
     p = 0.5 * (q + np.sqrt(q * (q + 4.0 * r)))
     return float(p + 0.5 * by_white)
@@ -153,16 +154,13 @@ def late_share(ratio: float, share: float) -> float:
 
 
 def lengths_of_events(shape: Record) -> np.ndarray | None:
-    """Query lengths where values are counts of events, else None, without which kernels compile faster."""
+    """Query lengths where values are counts of events; None compiles faster."""
     return shape["queries"][0] if shape["events"][0] else None
 
 
 @kernel
 def fill_shares(shape: Record) -> int:
-    """Fill the factors of a choice, and the closing's share; returns the choice for the prior signal.
-
-    Query lengths, focus, prior signal and the exponent's bounds are given.
-    """
+    """Fill the factors of a choice, and the closing's share; returns the choice for the prior signal."""
     shape = shape[0]
     for k in range(int(shape.most) + 1):
         least = np.inf
@@ -189,8 +187,7 @@ def fill_shares(shape: Record) -> int:
 def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int:
     """The k for which blocks of 2^k values have the least product of errors (query classes, both answers).
 
-    With a focus the error of revised answers counts twice.  ``white``, ``drift``: the signal, in squared thresholds;
-    ``seen``: its finest scale; ``shape``: noise, query lengths, bounds.
+    ``white``, ``drift``: the signal, in squared thresholds; ``seen``: its finest scale.
     """
     noise, least, most = shape.noise, int(shape.least), int(shape.most)
     errors = few_zeros(CLASSES)
@@ -226,7 +223,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int
 # Counts of events: blocks of one value are a choice like others.
 #
 # Values have no bound, so nothing limits the variance of independent ones but the level: independent events that
-# move a value by one step each have a Poisson variance, their mean.  What exceeds it is structure within
+# move a value by one step each have a Poisson variance, their mean.  Variance beyond it is structure within
 # blocks.  Queries may span one value, and noise and hidden energy are those of whole positions, because a query of
 # one value is no limit of long ones.  The errors of two answers are weighed: revised answers, and published values,
 # which follow a block late.
@@ -240,7 +237,7 @@ LAG = 4.0
 
 @inline
 def noise_of_count(length: float, block: float) -> float:
-    """Noise of a query of ``length`` values at a random position among blocks, in variances of a block's."""
+    """Noise of a query of ``length`` values, in a block's variances."""
     ratio = length / block
     if ratio >= 1.0:
         return ratio - 1.0 / 3.0 + 1.0 / (3.0 * block * block)
@@ -249,17 +246,14 @@ def noise_of_count(length: float, block: float) -> float:
 
 @inline
 def hidden_share_of_count(length: float, half: float) -> float:
-    """Share of the energy of halves of ``half`` values in the error of a query of ``length`` values."""
+    """Share of the energy of halves in the error of a query of ``length``."""
     square, least = (length / half) ** 2, 1.0 / (half * half)
     return 0.25 * square / (1.0 + (square - least) / (2.0 / 3.0 + least / 3.0))
 
 
 @inline
 def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, most: int) -> int:
-    """As :func:`choose_exponent` for counts of events; ``most``: largest k.
-
-    ``memory``: the fitted signal, differences seen by scale, mean of a value; ``lengths``: float64[EVENT_CLASSES].
-    """
+    """:func:`choose_exponent`, up to ``most``, for counts of events and their query ``lengths``."""
     errors, most_white = few_zeros(EVENT_CLASSES), max(memory.level, 0.0)
     independent = memory.white if memory.white < most_white else most_white
     seen = 0
@@ -346,11 +340,9 @@ def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
 
 @inline
 def record_difference(memory: Record, total: float, exponent: int, noise: float, noises: float) -> None:
-    """Compare a released sum with its neighbours, scale by scale.
+    """Compare the released sum of 2^exponent values, in thresholds, with its neighbours, scale by scale.
 
-    ``memory``: changed in place, ``position`` at the block's begin; ``total``: in thresholds; the block has
-    2^exponent values; ``noise``, ``noises``: variance under the first threshold, and number of such noises in the
-    sum.
+    ``noise``: variance under the first threshold, of which the sum has ``noises``.
     """
     for k in range(SCALES):
         memory.counts[k] *= FORGET
@@ -425,7 +417,7 @@ def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray
 
 @inline
 def repaid(memory: Record, length: float, shape: Record) -> float:
-    """Part of the debt that is published in a block of so many values."""
+    """Part of the debt that a block of ``length`` values repays."""
     if memory.debt == 0.0 or (shape.events != 0.0 and length == 1.0):
         return 0.0
     share = REPAID * length / shape.group
@@ -446,9 +438,9 @@ def open_group(memory: Record, shape: Record) -> None:
 
 @inline
 def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> bool:
-    """Count a closed block in its group, or open one; True where a group ends.
+    """Count a closed block in its group; True where the group ends.
 
-    Where the threshold changes, a group has no sum.
+    Without a group, or where the threshold changes, one is opened.
     """
     if memory.group == 0.0 or rose:
         open_group(memory, shape)
@@ -466,7 +458,7 @@ def end_group(memory: Record, total: float, shape: Record) -> None:
 
 @inline
 def take_group(memory: Record, total: float, shape: Record) -> None:
-    """Take in a group's released sum, in thresholds; blocks and sum are weighed by their variances."""
+    """Take in a group's released sum, in thresholds, weighed against its blocks' by their variances."""
     own = memory.members * LOUDER * LOUDER
     missing = (total - memory.group_total) * own / (own + GROUP_SCALE * GROUP_SCALE)
     memory.debt += missing
@@ -476,7 +468,7 @@ def take_group(memory: Record, total: float, shape: Record) -> None:
 
 @inline
 def follow_growth(memory: Record, total: float, length: float, noises: float, shape: Record) -> None:
-    """Let the threshold follow the mean of a value, in spans of at least the hold-out's released values."""
+    """Let the threshold follow the mean of a value, in spans of the hold-out's released values."""
     memory.span += length
     memory.span_total += total
     memory.span_noises += noises
@@ -542,7 +534,7 @@ def fit_exponent(memory: Record, shape: Record) -> None:
 
 @inline
 def predict(memory: Record, shape: Record) -> None:
-    """Prediction of the open block: the level, and at first the last block's correction."""
+    """Predict the open block: the level, and at first the last block's correction."""
     level, unit, exponent = memory.level, memory.unit, memory.exponent
     if shape.events == 0.0:
         level = 0.0 if level < 0.0 else level
@@ -559,10 +551,9 @@ def predict(memory: Record, shape: Record) -> None:
 
 @kernel
 def start_memory(level: float, variance: float, exponent: int, rises: bool, shape: Record, memory: Record) -> None:
-    """Memory before the first block.
+    """Fill in the memory before the first block, of at most 2^exponent values.
 
-    ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``exponent``: of the first block,
-    unless it must end before; ``rises``: the threshold follows a stream that outgrows the hold-out.
+    ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``rises``: the threshold may rise.
     """
     memory, shape = memory[0], shape[0]
     memory.level, memory.variance = level, variance

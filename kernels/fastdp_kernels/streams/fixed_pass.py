@@ -1,7 +1,7 @@
-"""The pass over n streams in blocks of one length: each row goes on where its record says, whatever came before.
+"""The pass over n streams in blocks of one length; a publisher is the pass for one row.
 
-A publisher is the pass for one row.  Call i of m is about row ``which[i]``: its ``counts[i]`` values lie from
-``starts[i]`` on, and are published from ``out_starts[i]`` on.  Rows get the same bits in any company and chunks.
+Call i of m is about row ``which[i]``: its ``counts[i]`` values lie from ``starts[i]`` on, and are published from
+``out_starts[i]`` on.  Rows get the same bits in any company and chunks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PASS = records(
 
 @inline
 def top_of(row: Record, public: Record) -> float:
-    """The largest value of a row after clipping, in steps."""
+    """Largest value of a row after clipping, in steps."""
     top = np.float64(row.theta_steps)
     return float(top if top < public.bound_steps else public.bound_steps)
 
@@ -66,21 +66,18 @@ def publish_rows(
 ) -> int:
     """Consume each row's values and publish one for each, where a block's mean predicts the next.
 
-    Returns the number of rows that wait, as they need another tree (the others are done); or, as -1 - i, the first
-    with a value that is not finite.
+    Returns the number of calls that wait for another tree (the others are done); or, as -1 - i, the first with a
+    value that is not finite.
 
     Parameters
     ----------
     values : float64[any] or int64[any]
-    starts, counts, which, out_starts : int64[m]
-    public : PASS[1]
     rows : STREAM_ROW[n]
         Changed in place; those that wait go on in another call with the same arguments.
     trees, noise, slots : int64[s], int64[s, T, W], int64[m]
         Call i may use ``noise[slots[i]]``: the leaves of the trees ``trees[slots[i]]`` and the T - 1 after it.
     waiting : int64[m]
         Receives the calls that wait.
-    out : float64[any]
     """
     p, waits = public[0], 0
     four = few_zeros(4)
@@ -139,9 +136,9 @@ def sum_rows(
     rows: Record,
     sums: np.ndarray,
 ) -> int:
-    """Exact sums of the blocks that each row's values close, then of the block left open; :func:`first_nonfinite`.
+    """Sum the blocks that each row's values close, then the open block, exactly; returns as :func:`first_nonfinite`.
 
-    ``sums``: int64[m, k + 1], wide enough for the row with the most blocks; entries beyond a row's own are 0.
+    ``sums``: int64[m, k + 1], k that of the row with the most blocks; 0 beyond a row's own.
     """
     p = public[0]
     for i in range(counts.size):
@@ -173,7 +170,7 @@ def emit_rows(
 ) -> None:
     """Publish the sums of :func:`sum_rows`, with released ``totals`` (float64[m, k]), and move the rows on.
 
-    ``predictions``: float64[m, k + 1], of values of each block; unused where blocks have one value.
+    ``predictions``: float64[m, k + 1], of values of each block, if blocks have several.
     """
     block = public[0].block
     for i in range(counts.size):
@@ -220,10 +217,9 @@ def release_nodes(
     out: np.ndarray,
     out_trees: np.ndarray,
 ) -> None:
-    """Noisy sums of all nodes of each row's trees, for inconsistent hierarchies (``hierarchy_nodes.release_tree``).
+    """Noisy sums of all nodes of each row's inconsistent trees (``hierarchy_nodes.release_tree``).
 
-    ``tops``: float64[n], thresholds in steps; ``noise``: int64[n, T, nodes]; ``out``: float64[trees, nodes], row i
-    from ``out_trees[i]`` on.
+    ``tops``: float64[n], thresholds in steps; ``noise``: int64[n, T, nodes]; row i is from ``out_trees[i]`` on.
     """
     for row in range(starts.size):
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):

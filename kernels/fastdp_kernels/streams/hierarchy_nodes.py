@@ -59,10 +59,9 @@ def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.n
 
 @kernel
 def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
-    """Turn independent noise of nodes, int64[n, nodes] with leaves first, into consistent noise, in place.
+    """Turn independent noise of n forests' nodes, int64[n, nodes] with leaves first, into consistent noise, in place.
 
-    n forests of ``tops`` trees, not tied to each other; b = ``fan_out``; ``weights``, float64[levels + 1], by heights
-    from 2.
+    A forest has ``tops`` trees, not tied to each other; ``weights``, float64[levels + 1], are by heights from 2.
     """
     leaves, inner = 1, 0
     for _ in range(levels - 1):
@@ -121,18 +120,8 @@ def release_tree(
 ) -> None:
     """Noisy sums of all nodes of a tree, in units of the input; NaN for incomplete nodes.
 
-    Parameters
-    ----------
-    values : float64[<= leaves]
-        Of the first leaves, finite.
-    steps_per_unit, top
-        As for ``online_pass.sum_blocks``.
-    noise : int64[nodes]
-        Leaves first; ``out`` may lie in its memory.
-    resolution : float
-        Grid step.
-    scratch : int64[2 * max(PIECE, fan_out) + leaves]
-        For sums.
+    ``values``: float64[<= leaves], finite; ``noise``, int64[nodes], leaves first, may lie in the memory of ``out``;
+    ``scratch``: int64[2 * max(PIECE, fan_out) + leaves].
     """
     size = 1
     height = 0
@@ -146,7 +135,7 @@ def release_tree(
     for piece in range(leaves // size):
         begin = piece * size
         have = min(max(values.size - begin, 0), size)
-        # What lies behind them in the scratch enters no node that stays.
+        # Older entries after them in the scratch enter no node that stays.
         round_values(values[begin : begin + have], steps_per_unit, top, sums[:have])
         here, above = sums, parents
         first = 0

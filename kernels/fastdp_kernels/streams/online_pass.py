@@ -1,8 +1,7 @@
 """The online pass: values to block sums, released totals to published values (ToPS Algorithm 1, lines 11 to 28).
 
 A value is clipped, rounded to the grid and added to its block; published is the prediction, or, for a block's last
-value, the released total less the block's published values (``docs/streams.md``).  g = block length, ``filled`` =
-values in the open block.
+value, the released total less the block's published values.  g = block length, ``filled`` = values in the open block.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def finite_flag(v: float) -> np.int64:
 
 @inline
 def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
-    """Sum of clipped, rounded values; negative flag if one is not finite."""
+    """Sum clipped, rounded values; the flag is negative if one is not finite."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -52,7 +51,7 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
 
 @inline
 def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple[np.int64, np.int64]:
-    """As :func:`sum_part` for values of any sign, up to ``limit`` steps in size; halves are rounded up."""
+    """:func:`sum_part` for values of any sign, up to ``limit`` steps in size; halves round up."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -70,7 +69,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Block sums of 2, 4, 8 and 32 values by repeated addition of neighbours, in vectors; returns the flags."""
+    """Sum blocks of 2, 4, 8 or 32 values in vectors; returns the flags."""
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
     each = PIECE // block
@@ -97,18 +96,8 @@ def sum_blocks(
 ) -> bool:
     """Clip to [0, top] steps, round to the grid and sum by block; True if a value is NaN or infinite.
 
-    Parameters
-    ----------
-    values : float64[n]
-        In units of the input.
-    steps_per_unit : float
-        1 / resolution.
-    top : float
-        The threshold in steps, an integer up to 2^51.
-    block, filled : int
-        g >= 1, and values in the first block.
-    sums : int64[ceil((filled + n) / g)]
-        Receives sums of these values, in steps.
+    ``steps_per_unit``: 1 / resolution; ``top``: the threshold in steps, an integer up to 2^51; ``sums``,
+    int64[ceil((filled + n) / g)], of these values, in steps.
     """
     n = values.size
     if n == 0:
@@ -155,9 +144,9 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
 
 @kernel
 def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps: np.ndarray) -> bool:
-    """Round to the nearest step, halves up, and saturate at ``most`` steps, up to 2^62; True if not finite.
+    """Round exactly to steps, int64[n], halves up, and saturate at ``most`` <= 2^62; True if a value is not finite.
 
-    Exact, so values at most k steps apart stay so. ``steps_per_unit`` is a power of two; ``steps``: int64[n].
+    Values at most k steps apart stay so; ``steps_per_unit`` is a power of two.
     """
     flags = np.int64(0)
     for i in range(values.size):
@@ -187,16 +176,10 @@ def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.n
 
 @kernel
 def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled: int, out: np.ndarray) -> None:
-    """Publish predictions, and each block's released total with its last value, into float64[n].
+    """Publish predictions, and each block's released total with its last value, into float64[n], g >= 2.
 
-    Parameters
-    ----------
-    totals : float64[k]
-        Released totals of the blocks that close, in units of the input.
-    predictions : float64[k + 1]
-        Of a value by block; the last is the open one's.
-    block, filled : int
-        g >= 2, and values already published in the first block.
+    ``totals``, float64[k], of the blocks that close; ``predictions``, float64[k + 1], of a value, the open block
+    last.
     """
     if totals.size == 0:
         out[:] = predictions[0]
@@ -232,24 +215,12 @@ def publish(
     prediction: float,
     out: np.ndarray,
 ) -> tuple[int, float]:
-    """The online pass in one call, where a block's mean predicts the next; bit for bit the kernels by array.
+    """Make the online pass in one call, where a block's mean predicts the next; bit for bit the kernels by array.
 
-    Returns the open block's sum, and its prediction: NaN if a value is NaN or infinite.
-
-    Parameters
-    ----------
-    values : float64[n] or int64[n]
-        In units of the input.
-    public : float64[4]
-        Steps per unit, top, resolution and g, in one array for speed.
-    noise : int64[any]
-        A tree's, in steps.
-    leaf, closing : int
-        The first entry used, and the number of blocks that close.
-    filled, open_sum, prediction : int, int, float
-        Of the first block: values, their sum in steps, prediction.
-    out : float64[n]
-        May be ``values``.
+    Returns the open block's sum, and its prediction: NaN if a value is NaN or infinite.  ``public``: steps per unit,
+    top, resolution and g, in one array for speed; ``noise``, int64[any], a tree's, used for ``closing`` blocks from
+    ``leaf`` on; ``filled``, ``open_sum``, ``prediction``: of the first block; ``out`` may be ``values``, float64[n]
+    or int64[n].
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)
@@ -274,7 +245,7 @@ def publish(
                         prediction = released / length
                     at, leaf = at + BLOCKS * LANES, leaf + BLOCKS
             for j in range(leaf, stop):
-                # What these values are published as is known before they are read.
+                # The prediction of these values is known before they are read.
                 flags |= sum_steps_and_fill(values, at, block // LANES, steps_per_unit, top, out, prediction, sums)
                 released = real_of(plus(minus(sums[0], excess), noise[j])) * resolution
                 out[at + block - 1] = released - prediction * others

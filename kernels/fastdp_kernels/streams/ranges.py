@@ -1,7 +1,6 @@
 """Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
 Stream i lies in [borders[i], borders[i + 1]), in blocks of g; ``prefix[j]`` is the sum of its first j full blocks.
-Trees of a forest lie in one flat array, leaves first.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from fastdp_kernels._jit import inline, kernel
 def prefix_blocks(
     values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray
 ) -> None:
-    """Block prefix sums of stream i into prefix[places[i]:places[i + 1]]."""
+    """Fill block prefix sums of stream i into prefix[places[i]:places[i + 1]]."""
     for stream in range(borders.size - 1):
         own, sums = values[borders[stream] : borders[stream + 1]], prefix[places[stream] : places[stream + 1]]
         total = 0.0
@@ -59,7 +58,7 @@ def sum_ranges(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Sum of values[start:stop] of stream streams[k] for each query k: float64[q]."""
+    """Sum values[start:stop] of stream streams[k] for each query k: float64[q]."""
     for k in range(out.size):
         i = streams[k]
         own = values[borders[i] : borders[i + 1]]
@@ -78,7 +77,7 @@ def sum_nodes(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Answer ranges [start, stop) from the fewest released nodes that tile them: float64[q].
+    """Answer ranges [start, stop), float64[q], from the fewest released nodes that tile them.
 
     ``nodes``: float64[trees, nodes], of trees that serve ``tree_values`` values.
     """

@@ -1,7 +1,7 @@
 """A stream smoothed along time from both sides after its release, and sums over it.
 
 A block's level is that of a Kalman smoother (Rauch, Tung and Striebel); its mean lies between released mean and
-level, by their variances.  J blocks; block j covers [edges[j], edges[j + 1]), in units of the first threshold.
+level.  J blocks; block j covers [edges[j], edges[j + 1]), in units of the first threshold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ AHEAD = 32
 
 @inline
 def _noise_of(place: float, shape: Record) -> float:
-    """Variance of a block's noise under the first threshold."""
     return float(shape.noise * LOUDER * LOUDER if place else shape.noise)
 
 
@@ -43,24 +42,16 @@ def revise_blocks(
 
     Parameters
     ----------
-    memory : MEMORY[1]
-        Before the first block; afterwards, after the last.
-    shape, lengths
-        As for ``adaptive_pass.sum_bound``.
-    exponents, totals : float64[J]
-        Lengths 2^k and released sums.
-    places : float64[J]
-        Place of a block in a group, or 0.
+    memory, shape, lengths
+        As for ``adaptive_pass.sum_bound``: before the first block, afterwards after the last.
+    exponents, totals, places : float64[J]
+        Lengths 2^k, released sums, and places in a group, or 0.
     pattern : float64[J] or float64[0]
         Sums that a pattern explains, to be left out; ``noises`` are then given.
-    means, levels : float64[J]
-        Receive a value's mean in the block, and the level.
     noises : float64[J]
         Receives each noise variance outside groups, in that under the first threshold.
-    whites, drifts : float64[J]
-        Receive the signal: variance a value, and that of the level's steps.
-    surprises : float64[J]
-        Receives each sum's distance from its forecast, in standard deviations.
+    means, levels, whites, drifts, surprises : float64[J]
+        Receive a value's mean, the level, the signal, and distances from forecasts in standard deviations.
     """
     memory, shape, count = memory[0], shape[0], totals.size
     after = np.empty(count)
@@ -68,7 +59,7 @@ def revise_blocks(
     level, variance = memory.level, memory.variance
     first_block, last = memory.position == 0.0, LENGTHS[int(memory.last)]
     if pattern.size:
-        # What is left of sums under a pattern does not show how the threshold rose.
+        # Sums less a pattern do not show how the threshold rose.
         memory.reference = -1.0
     for j in range(count):
         memory.exponent, memory.group = exponents[j], places[j]
@@ -117,7 +108,7 @@ def _edge_level(edges: np.ndarray, levels: np.ndarray, left: int) -> float:
 
 @kernel
 def index_blocks(edges: np.ndarray, shift: int, table: np.ndarray) -> None:
-    """Block of every 2^shift-th value: int64[ceil(edges[J] / 2^shift)]; no block is shorter."""
+    """Fill the block of every 2^shift-th value, int64[ceil(edges[J] / 2^shift)]; no block is shorter."""
     for j in range(edges.size - 1):
         for i in range(edges[j] >> shift, edges[j + 1] >> shift):
             table[i] = j
@@ -134,10 +125,10 @@ def sum_revised(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Sums of the revised stream over [0, stop), float64[q], in constant time each.
+    """Sum the revised stream over [0, stop), float64[q], in constant time each.
 
-    ``edges``: the blocks', int64[J + 1], after which values stay at the last level; ``means``, ``levels``: of
-    :func:`revise_blocks`; ``sums``, float64[J + 1], before each block; ``shift``, ``table``: of :func:`index_blocks`.
+    Values after the last edge stay at the last level; ``sums``, float64[J + 1]: before each block; ``shift``,
+    ``table``: of :func:`index_blocks`.
     """
     count = means.size
     for i in range(stops.size):
@@ -161,11 +152,11 @@ def sum_revised(
 #
 # The sum of the first L of g values, given the sum of all g, is taken to have the variance  rate L (1 - L / g)  about
 # its share of the sum: exact for independent values of variance ``rate``, and cautious for values that move together,
-# when the rate is what the energy seen at the scale of the blocks says (a white stream of that energy).
+# when the rate is that of a white stream with the energy seen at the scale of the blocks.
 #
 # The largest of three rates counts: the signal as it was known at the block, as it is known at the end, and half of
-# mu (1 - mu), which bounds the variance of values of [0, 1] with mean mu.  What energies may miss because noise hides
-# it is added.  ``docs/streams.md`` has the measured coverage.
+# mu (1 - mu), which bounds the variance of values of [0, 1] with mean mu.  Energy that noise may hide is
+# added.  ``docs/streams.md`` has the measured coverage.
 
 #: Share of mu (1 - mu) that a rate has at least.
 MIN_SHARE = 0.5
@@ -178,8 +169,7 @@ MAX_PAIRS = 50.0
 def cautious_rate(energy_rate: float, level: float, noise: float, length: float, pairs: float) -> float:
     """Variance a value, in squared thresholds.
 
-    ``energy_rate``: by energies of ``pairs`` of blocks; ``level``: mean of a value; ``noise``, ``length``: of the
-    block.
+    ``energy_rate``: by energies of ``pairs`` of blocks; ``level``: mean of a value.
     """
     mean = min(max(level, 0.0), 1.0)
     unseen = UNSEEN * noise / length / math.sqrt(min(pairs, MAX_PAIRS))
@@ -197,7 +187,7 @@ def hidden_rates(
     levels: np.ndarray,
     rates: np.ndarray,
 ) -> tuple[float, float]:
-    """Variance a value hidden in every block (``rates``, float64[J + 1], the open one last).
+    """Fill the variance a value hidden in every block (``rates``, float64[J + 1], the open one last).
 
     Returns, for later values, the level's variance and its growth a value.  ``memory`` to ``places`` as for
     :func:`revise_blocks`; ``levels``: float64[max(J, 1)].

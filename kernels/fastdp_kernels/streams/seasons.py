@@ -1,8 +1,7 @@
 """Predictions with a public season: a level and waves that wander, followed in released sums.
 
 The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus noise, the
-row the integrals of 1 and the waves.  A public share of the squared level limits the waves, weighted by how much
-better they foresaw sums so far.
+row the integrals of 1 and the waves.  Waves count by how much better they foresaw sums so far.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STATES = 1 + 4 * HARMONICS
 SEASON = records(
     [
         ("plain", MEMORY),  # that of ``block_lengths``
-        ("left", MEMORY),  # what the waves leave: its differences and signal are used
+        ("left", MEMORY),  # the rest beside the waves: its differences and signal are used
         ("period", np.float64),  # in values
         ("begun", np.float64),  # 1 once the period was seen, when the filter begins
         ("gained", np.float64),  # how much better the waves foresaw sums than the plain level
@@ -31,9 +30,9 @@ SEASON = records(
 )
 
 #: Variance of a wave's coefficients in squared levels: of a first harmonic (later ones have less, by their number),
-#: and what part of it one of the long period has.  They move by as much again in so many periods.
+#: and the part of it that one of the long period has.  They move by as much again in so many periods.
 AMPLITUDE, LONG_SHARE, WANDER = 0.1, 0.3, 100.0
-#: The log-likelihood that waves must gain, and how fast what they gained is forgotten, by block.
+#: The log-likelihood that waves must gain, and how fast gains are forgotten, by block.
 CERTAIN, FORGET_GAINED = 6.0, 0.99
 #: Blocks of more periods are not bent: a sum hardly shows waves that are so much shorter.
 REACH = 2.0
@@ -45,7 +44,7 @@ FINE = 32.0
 
 @inline
 def fill_row(begin: float, length: float, period: float, row: np.ndarray) -> None:
-    """Contribution of each entry of the state to the sum of ``length`` values."""
+    """Fill the contribution of each entry of the state to the sum of ``length`` values."""
     row[0] = length
     at, long = 1, period
     for _ in range(2):
@@ -69,7 +68,7 @@ def prior_variance(entry: int, level: float) -> float:
 
 @inline
 def _parts(memory: Record, shape: Record) -> int:
-    """Number of parts of the open block with different predictions; 0 without the season."""
+    """Number of parts of the open block with different predictions; 0: no season."""
     length = LENGTHS[int(memory.plain.exponent)]
     single = shape.events != 0.0 and length == 1.0
     if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:
@@ -82,7 +81,6 @@ def _parts(memory: Record, shape: Record) -> int:
 
 @inline
 def _predicted(memory: Record, shape: Record, part: int, size: float, row: np.ndarray) -> float:
-    """Prediction of a part of the open block, without the last block's correction."""
     fill_row(memory.plain.position + part * size, size, memory.period, row)
     expected = 0.0
     for a in range(STATES):
@@ -94,7 +92,7 @@ def _predicted(memory: Record, shape: Record, part: int, size: float, row: np.nd
 
 @inline
 def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
-    """Differences of predictions of the open block's next values, after ``filled``, from their mean."""
+    """Fill differences of the open block's predictions, after ``filled`` values, from their mean."""
     parts = _parts(memory, shape)
     if parts == 0:
         bends[:] = 0.0
@@ -112,10 +110,7 @@ def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
 def follow_season(
     memory: Record, total: float, exponent: int, level: float, unit: float, last: float, shape: Record
 ) -> None:
-    """Take in a block's released sum, in thresholds, after :func:`block_lengths.close_block`, and predict the next.
-
-    ``memory``: SEASON, changed in place; ``exponent``, ``level``, ``unit``, ``last``: before the block was closed.
-    """
+    """Take in a block's released sum after :func:`block_lengths.close_block`, and predict the next."""
     length = LENGTHS[exponent]
     if memory.begun != 0.0:
         _observe(memory, total, exponent, level, unit, (length + LENGTHS[int(last)]) / 2.0, shape)
@@ -164,7 +159,7 @@ def _observe(
     variance += max(left.white * length + noise, EXACT * variance)
     error, missed = total - expected, total - length * level
     if length <= REACH * period:
-        # In variances of the plain prediction: waves gain by what they foresee, not by expecting less of themselves.
+        # In variances of the plain prediction: waves gain by good forecasts, not by expecting less of themselves.
         own = length * length * memory.plain.before + memory.plain.white * length + noise
         memory.gained = FORGET_GAINED * memory.gained + 0.5 * (missed * missed - error * error) / own
     explained = expected - length * state[0]

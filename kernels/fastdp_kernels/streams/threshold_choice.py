@@ -29,10 +29,7 @@ def _bin(value: float, step: float, bins: int) -> float:
 
 @kernel
 def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
-    """Add each value to bin ceil(value / step), clipped to the ends; True if one is NaN or infinite.
-
-    ``step``: distance of candidates; ``counts``: int64[J + 1], changed in place.
-    """
+    """Add each value to bin ceil(value / step) of int64[J + 1], clipped to the ends; True if one is not finite."""
     flags = np.int64(0)
     for i in range(values.size):
         flags |= finite_flag(values[i])
@@ -44,8 +41,7 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
 def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> bool:
     """:func:`bin_values` for many values a bin, where each would wait for the one before.
 
-    ``bins``, uint32[PIECE] (unsigned: Python's negative indices cost time), and ``lanes``, int64[3, J + 1] zeros, are
-    scratch.
+    ``bins``, uint32[PIECE], and ``lanes``, int64[3, J + 1] zeros, are scratch.
     """
     flags = np.int64(0)
     pieces = values.size // PIECE
@@ -97,11 +93,10 @@ def bin_eighths(
     lanes: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Round finite values to steps, and add each to the bin of the least candidate not below it.
+    """Round finite values to steps, and add each to the bin, int64[J], of the least candidate not below it.
 
     ``top``: the largest candidate, below 2^51; ``first``, int64[63 * 8]: at 8 e + k the index of the first candidate
-    not below 2^e (1 + k / 8), and in ``borders`` itself, a float64; the next one is beyond that eighth of an octave;
-    scratch as of :func:`bin_pieces`; ``counts``: int64[J].
+    not below 2^e (1 + k / 8), and ``borders`` itself, a float64; no eighth of an octave holds two.
     """
     pieces = values.size // PIECE
     for piece in range(pieces):
@@ -119,8 +114,7 @@ def bin_eighths(
 def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
     """Lowest index j >= 1 of the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 
-    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term);
-    ``noise``: of scale K / epsilon.
+    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term).
     """
     at_most = counts[0]
     best = 0
@@ -145,7 +139,7 @@ def bin_rows(values: np.ndarray, starts: np.ndarray, count: int, step: float, hi
 def choose_rows(
     histograms: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray, best: np.ndarray
 ) -> None:
-    """The winner of each row, int64[n]: histograms int64[n or 1, J + 1], noise int64[n, J]."""
+    """Fill the winner of each row, int64[n]: histograms int64[n or 1, J + 1], noise int64[n, J]."""
     shared = histograms.shape[0] == 1
     for row in range(best.size):
         best[row] = choose_candidate(histograms[0 if shared else row], unit, penalties, noise[row])
@@ -159,7 +153,7 @@ def choose_rows(
 # P the rank of the quantile; k changed values, of which u lie left and v right of P, u + v = k; i < j the ranks
 # that a change moves between, so j = P + t and i = P + t - k - 1 in the paper's letters.
 #
-# What is computed
+# Result
 #     SS = max of (W(j) - W(i)) e^(-b k) over i <= P <= j, i < j, k = j - i - 1, with v = min(t, k) = j - P (or
 #     j - P - 1 for i = P, where all k changes lie right) and u = k - v.  Both kernels, and the oracle, evaluate
 #
@@ -188,7 +182,7 @@ def choose_rows(
 #        every row below it (larger i) has one at j >= j*, every row above it one at j <= j*: ties included.
 #     3. Products are compared exactly: rounded product first, its exact error (Dekker 1971) if those tie.
 #     4. Row P (u = 0, v = j - P - 1, another table offset) is walked on its own.
-#     5. What is left out cannot win, by 1.: of equal W(i) all but the largest i < P and of equal W(j) all but the
+#     5. Pairs left out cannot win, by 1.: of equal W(i) all but the largest i < P and of equal W(j) all but the
 #        smallest j (the others have smaller weights), the positions i < 0 and j > m + 1 for the same reason, and
 #        blocks [i, i'] x [j, j'] in which the formula at its largest entries, ((W(j') - W(i)) R(j)) decay[P - 1 -
 #        i'],
@@ -226,7 +220,7 @@ def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, las
 
 @kernel
 def smooth_sensitivity(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity of a quantile, O(m log m): the double loop of ToPS Appendix B by halves, bit for bit."""
+    """Smooth sensitivity of a quantile, O(m log m): the double loop of ToPS Appendix B, bit for bit."""
     m = values.size
     best = LEAST
     middle = np.float64(values[rank - 1])

@@ -1,8 +1,7 @@
 """A level and coefficients of a few waves, all of which wander, seen through noisy sums.
 
-Block j's sum is rows[j] @ x plus independent noise; between blocks every entry of x = (level, coefficients) moves by
-independent steps.  A Kalman filter, and back the disturbance smoother (Koopman 1993), which needs the gains alone.  J
-blocks, d entries.
+Block j's sum is rows[j] @ x plus noise; between blocks the d entries of x = (level, coefficients) move by independent
+steps.  A Kalman filter, then the disturbance smoother (Koopman 1993), over J blocks.
 """
 
 from __future__ import annotations
@@ -28,14 +27,10 @@ def filter_waves(
 
     Parameters
     ----------
-    totals, noises : float64[J]
-        Noisy sums, and variances about rows @ x.
-    gaps : float64[J]
-        Values between middles of blocks; first 0.
-    rates : float64[d]
-        Variance by which an entry moves with each value.
-    start, spreads : float64[d]
-        Means and variances at the first block.
+    totals, noises, gaps : float64[J]
+        Noisy sums, variances about rows @ x, and values between middles of blocks (first 0).
+    rates, start, spreads : float64[d]
+        Variance by which an entry moves with each value; means and variances at the first block.
     errors, gains : float64[J], float64[J, d] or float64[0, d]
         Receive distances from predictions over their variances, and gains.
     """
@@ -80,7 +75,7 @@ def smooth_waves(
     spreads: np.ndarray,
     states: np.ndarray,
 ) -> None:
-    """States given all sums, float64[J, d], from errors and gains of :func:`filter_waves`."""
+    """Fill states given all sums, float64[J, d], from errors and gains of :func:`filter_waves`."""
     count, size = rows.shape
     pull = np.zeros(size)
     for j in range(count - 1, -1, -1):

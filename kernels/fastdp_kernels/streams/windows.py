@@ -18,8 +18,7 @@ from fastdp_kernels._jit import inline, kernel
 def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarray, out: np.ndarray) -> float:
     """Mean of the last w values, or of all if fewer, after each of ``means``; returns the sum of the turn so far.
 
-    ``ring``: float64[w], as above, changed in place; ``count``: values before; ``running``: sum of the turn, 0 where
-    one begins.
+    ``ring``: float64[w], as above; ``count``: values before; ``running``: sum of the turn.
     """
     w = ring.size
     place = count % w
@@ -39,10 +38,7 @@ def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarra
 
 @kernel
 def follow_windows(memory: np.ndarray, means: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
-    """:func:`follow_window` of the first ``counts[i]`` entries of each row of ``means`` (float64[n, k]).
-
-    ``memory``: float64[n, w + 2], count, running sum and ring of each, changed in place.
-    """
+    """:func:`follow_window` of ``counts[i]`` entries of each row; ``memory``: count, running sum and ring."""
     for row in range(counts.size):
         own, size = memory[row], counts[row]
         own[1] = follow_window(own[2:], int(own[0]), own[1], means[row, :size], out[row, :size])
@@ -70,8 +66,7 @@ def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tupl
 def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarray, out: np.ndarray) -> None:
     """Median after each of ``means``: mean of the middles of the bins of the middle values.
 
-    ``counts``: float64[bins], changed in place; bin j holds [low + j width, low + (j + 1) width), the ends all
-    beyond.
+    ``counts``: float64[bins]; bin j holds [low + j width, low + (j + 1) width), the ends all beyond.
     """
     bins = counts.size
     total = 0.0
@@ -97,10 +92,7 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
 
 @kernel
 def follow_medians(memory: np.ndarray, means: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
-    """:func:`follow_median` of the first ``counts[i]`` entries of each row of ``means`` (float64[n, k]).
-
-    ``memory``: float64[n, 2 + bins], lower end, width and counts of each, changed in place.
-    """
+    """:func:`follow_median` by row; ``memory``: lower end, width and counts."""
     for row in range(counts.size):
         own, size = memory[row], counts[row]
         follow_median(own[2:], own[0], own[1], means[row, :size], out[row, :size])

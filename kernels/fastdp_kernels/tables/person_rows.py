@@ -68,10 +68,10 @@ def sip_of_pair(key: np.ndarray, first: np.uint64, second: np.uint64) -> np.uint
 def hash_rows(
     key: np.ndarray, persons: np.ndarray, times: np.ndarray, words: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
-    """Hash of each row, the first of its equals, uint64[n]: SipHash-1-3 of person, instant, key and values.
+    """SipHash-1-3 of each row's person, instant, key and values: uint64[n].
 
-    ``key``: uint64[2], secret; ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and each key's hash
-    input; ``values``, float64[c, n]: columns in use, 0.0 equal to -0.0.
+    ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and keys' hash input; ``values``, float64[c,
+    n]: 0.0 equals -0.0.
     """
     found = np.empty(times.size, np.uint64)
     start = _started(key)
@@ -94,19 +94,7 @@ def _word(data: np.ndarray, begin: np.int64, size: int) -> np.uint64:
 
 @kernel
 def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-    """SipHash-1-3-128 of each text.
-
-    Parameters
-    ----------
-    key : uint64[2]
-        Secret.
-    offsets : int64[n + 1]
-        Where each text begins in ``data``.
-    data : uint8[...]
-        The texts.
-    first, second : int64[n]
-        Receive the words.
-    """
+    """SipHash-1-3-128, into two words, of each text in ``data``, from ``offsets`` (int64[n + 1]) on."""
     for n in range(offsets.size - 1):
         begin, size = offsets[n], offsets[n + 1] - offsets[n]
         a, b, c, d = _started(key)
@@ -145,22 +133,10 @@ def number_pairs(
     used: int,
     learns: bool,
 ) -> tuple[np.ndarray, int]:
-    """Number of each pair, in order of first appearance, int64[n]; and the number of pairs.
+    """Number pairs in order of first appearance, int64[n]; returns the number of pairs too.
 
-    Parameters
-    ----------
-    key : uint64[2]
-        Of the table's hash, secret.
-    first, second : int64[n]
-        The pairs.
-    slots : int64[a power of two]
-        Numbers, -1 for empty; more than ``used`` + n.
-    pairs : int64[at least used + n, 2]
-        Pairs by number; new ones are added.
-    used : int
-        How many there are.
-    learns : bool
-        Add new pairs; else their number is -1.
+    ``key``: secret of the hash table; ``slots``: numbers, -1 for empty, a power of two and more than ``used`` + n;
+    ``pairs``: by number, room for n more; ``learns``: add new pairs, else they are -1.
     """
     found = np.empty(first.size, np.int64)
     for i in range(first.size):
@@ -185,20 +161,10 @@ def least_rows(
     per_window: int,
     size: int,
 ) -> np.ndarray:
-    """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` in one window.
+    """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` (0: any) a window.
 
-    Parameters
-    ----------
-    groups : int64[n]
-        Numbers of persons, or of their periods.
-    hashes : uint64[n]
-        Of :func:`hash_rows`; equal rows of a group are numbered and hashed again.
-    windows : int64[n]
-        Numbers of windows, from ``first`` on.
-    spans, size : int
-        Numbers of windows and of groups.
-    most, per_window : int
-        Rows of a group that count, and of one window (0: unlimited).
+    ``groups``: numbers, below ``size``, of persons or of their periods; ``hashes``: of :func:`hash_rows`, again for
+    equal rows of a group; ``windows``: numbers of ``spans`` windows, from ``first`` on.
     """
     n = groups.size
     begins = np.zeros(size + 1, np.int64)
@@ -244,7 +210,7 @@ def _sorted(rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @inline
 def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
-    """Give neighbouring equals hashes of their own; True if there are any."""
+    """Hash equal neighbours again; True if there are any."""
     found, repeat, last = False, np.uint64(0), hashes[0]
     for t in range(1, hashes.size):
         now = hashes[t]
@@ -260,8 +226,8 @@ def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
 def link_rows(windows: np.ndarray, rows: np.ndarray, size: int, ends: np.ndarray) -> None:
     """Chain new rows to the rows before them in the same window.
 
-    ``windows``, int64[m]: indices in ``ends`` of the new rows' windows; ``rows``: the last column, from ``size`` on,
-    receives the row before, or -1; ``ends``: last row of each window, or -1, moved on.
+    ``windows``: indices in ``ends`` of the new rows' windows; the last column of ``rows``, from ``size`` on, receives
+    the row before, or -1; ``ends``: last row of each window, or -1.
     """
     for i in range(windows.size):
         rows[size + i, rows.shape[1] - 1] = ends[windows[i]]

@@ -21,22 +21,14 @@ def add_values(
     factor: float,
     sums: np.ndarray,
 ) -> bool:
-    """Add each row's value, clipped, rounded and less the centre, to its cell; False if one is not finite.
+    """Add each row's value, clipped, rounded and less ``centre`` steps, to its cell; False if one is not finite.
 
     Parameters
     ----------
     windows, keys : int64[n], int[n]
-        Numbers of each row's window and key; negative keys do not count.
-    values : float64[n]
-        In units of the input.
-    first : int
-        First window; rows outside the windows do not count.
-    steps_per_unit : float
-        1 / resolution.
+        Numbers of window and key; rows with negative keys, or outside the windows from ``first`` on, do not count.
     low, high : float
         Clip in steps, integers in [-2^50, 2^50].
-    centre : int
-        Subtracted from each value, in steps.
     factor : float
         A power of 2: squares are added, times it, half to even.  0: values.
     sums : int64[W, K]
@@ -75,8 +67,7 @@ def sum_beyond(
 ) -> np.int64:
     """Sum of the rows' values in the outer clip less those in the inner one, in steps, modulo 2^64.
 
-    ``clips``: float64[2, 2], ends of the outer and the inner one, in steps; other arguments, values finite, as for
-    :func:`add_values`, of windows [first, last).
+    Rows are those of :func:`add_values`, finite, of windows [first, last); ``clips``: ends of both clips in steps.
     """
     total, (low, high), (near_low, near_high) = np.int64(0), clips[0], clips[1]
     for i in range(windows.size):
@@ -104,22 +95,18 @@ def count_sizes(
     rows: np.ndarray,
     counts: np.ndarray,
 ) -> bool:
-    """Count rows by size; False if a value is not finite.
+    """Count rows, as for :func:`sum_beyond`, by size; False if a value is not finite.
 
     Parameters
     ----------
-    windows, keys, values, first, last
-        Rows, as for :func:`sum_beyond`.
     ends : float64[2]
-        Values outside are counted apart, those of 0 too.
+        Values outside are counted separately, those of 0 too.
     edges : float64[2, B + 1]
         Upper ends of the bins of positive values, and of negative ones' sizes, each 1.5 times the next; last -1.
-    weight : int
-        What a row adds.
-    rows : int64[n], or int64[0]
-        Divides each row's weight.
+    weight, rows : int, int64[n] or int64[0]
+        A row adds ``weight``, divided by its entry in ``rows``.
     counts : int64[bins + 3]
-        Receives the positive bins', the negative bins', zeros', and what lies below and above the ends.
+        Of positive bins, negative bins, zeros, and values below and above the ends.
     """
     finite, zeros, lowest = True, counts.size - 3, edges.shape[1] - 2
     (low, high), second = ends, zeros - lowest - 1
@@ -154,7 +141,7 @@ def count_sizes(
 
 @kernel
 def add_ones(windows: np.ndarray, keys: np.ndarray, first: int, sums: np.ndarray) -> None:
-    """Count the rows of each cell, as :func:`add_values`."""
+    """Count the rows of each cell of :func:`add_values`."""
     for i in range(windows.size):
         w = windows[i] - first
         k = np.int64(keys[i])

@@ -15,16 +15,15 @@ PICTURES = "The folder of pictures; they replace those of the same name.  [defau
 @click.command()
 @click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("-o", "--output", type=FOLDER, metavar="OUT", help=PICTURES)
-@click.option("--metric", "metrics", multiple=True, help="Which errors.  [default: all that were measured]")
 @click.option("--group", default="all", show_default=True, help="Which queries: all, or a length class.")
 @click.option("--format", "formats", multiple=True, default=("png", "svg"), show_default=True)
-def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str, formats: tuple[str, ...]) -> None:
-    """Draw the results of "fastdp bench": errors and thresholds against epsilon, parts of the error, streams.
+def plot(folder: Path, output: Path | None, group: str, formats: tuple[str, ...]) -> None:
+    """Draw the results of "fastdp bench": errors and thresholds against epsilon, streams over time.
 
-    Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
+    Lines are means over repetitions, bands two standard errors.  A running sweep can be drawn too.
     """
     with plain_errors():
         from fastdp_lab.sweeps import draw
 
-        for path in draw(folder, output or folder / "figures", metrics=metrics or None, group=group, formats=formats):
+        for path in draw(folder, output or folder / "figures", group=group, formats=formats):
             click.echo(path)

@@ -6,10 +6,13 @@ Every value may move by the sensitivity s: by n s in L1 and by sqrt(n) s in L2.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
+from fastdp import discrete_laplace, validation
 from fastdp.kinds import Floats, Integers
+from fastdp.tables.calendar_basis import best_size, calendar_basis
 from fastdp_lab.contestants.budget import UNITS, draws, parts, spendable, steps_of
 from fastdp_lab.contestants.event import whole_array
 from fastdp_lab.mechanism import Mechanism
@@ -89,6 +92,19 @@ def chosen_fourier(values: Integers, epsilon: float, key: bytes, *, sensitivity:
     return _kept(coefficients, keep, half, key, moved, values.size)
 
 
+def by_calendar(values: Integers, epsilon: float, key: bytes, *, bound: int, sensitivity: float) -> Floats:
+    """Numbers of a calendar of hours, whose number follows from half of the bound, public, as the expected level."""
+    full = calendar_basis(validation.FIXED["h"] * np.arange(values.size + 1), None)
+    square = values.size * max(int(sensitivity), 1) ** 2
+    scale = [full.first(m + 1).moved(square, 1, gaussian=False) / epsilon for m in range(full.size)]
+    basis = full.first(best_size(full, lambda m: math.sqrt(2.0) * scale[m - 1] * full.first(m).window, bound / 2)[0])
+    moved = Fraction(basis.moved(square, 1, gaussian=False))
+    numbers = basis.numbers(values[None, :, None])[0, :, 0]
+    noisy = numbers + discrete_laplace(moved / Fraction(epsilon), numbers.size, key=key)
+    columns = basis.columns.astype(np.float64)
+    return columns @ np.linalg.solve(columns.T @ columns, noisy.astype(np.float64))
+
+
 _RASTOGI = "Rastogi and Nath 2010 (SIGMOD), Fourier perturbation: sqrt(k) times the L2 sensitivity over epsilon"
 _ACS = "Acs, Castelluccia and Chen 2012 (ICDM), EFPA: epsilon / 2 for k, by a noisy maximum, and for coefficients"
 SERIES = (
@@ -96,6 +112,7 @@ SERIES = (
     Mechanism("wavelet", "series", wavelet, "Xiao, Wang and Gehrke 2010 (ICDE), Haar: epsilon / (n (1 + log2 n))"),
     Mechanism("FPA", "series", fourier, _RASTOGI, {"keep": 20}),
     Mechanism("EFPA", "series", chosen_fourier, _ACS),
+    Mechanism("calendar, series", "series", by_calendar, "fastdp.totals by a calendar (docs/tables.md), no residual"),
     Mechanism("release, series", "series", whole_array, "fastdp.release(contributions=n) (docs/streams.md)"),
     Mechanism(
         *("release, series, Gaussian", "series", whole_array),

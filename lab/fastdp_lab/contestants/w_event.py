@@ -3,6 +3,9 @@
 Kellaris, Papadopoulos, Xiao and Papadias 2014 (VLDB), "Differentially private event sequences over infinite streams":
 each step spends part of epsilon, and any w consecutive steps spend at most epsilon.  Here a value is one number, and
 budgets are whole numbers of parts, so that their sums are exact.  Before anything is released, 0 is known.
+
+Proofs: a step's budgets for comparison and release follow from earlier outputs, so w values lose at most the sum over
+w steps.  BD and BA (`distribution`, `absorption`) compare with epsilon / (2 w) a step, half in all.
 """
 
 from __future__ import annotations
@@ -61,7 +64,12 @@ def _distribution(values: Integers, moved: int, total: int, w: int, noise: Integ
 
 
 def absorption(values: Integers, epsilon: float, key: bytes, *, sensitivity: float, w: int) -> Floats:
-    """The shares of the steps that went without, for values far from the last release."""
+    """The shares of the steps that went without, for values far from the last release.
+
+    A release at step i absorbs a_i <= w shares of epsilon / (2 w), its own included; the a_i - 1 steps after it
+    release nothing.  For releases i_1 < ... < i_m of one window a_k <= i_k - (i_(k-1) + a_(k-1) - 1); adding these,
+    a_1 + ... + a_m <= i_m - i_1 + 1 <= w.
+    """
     moved, noise = max(int(sensitivity), 1), draws(key, 2 * values.size)
     return _absorption(values, moved, parts(epsilon) // (2 * w), w, noise)
 

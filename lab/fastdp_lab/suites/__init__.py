@@ -7,26 +7,28 @@ of a specification:
 * ``quick``: keys of the specification that ``--quick`` replaces;
 * ``about``: the subject; ``tuned``: data sets that served to tune constants of fastdp;
 * ``[[claims]]``: statements of a paper and the rule that decides each (:class:`fastdp_lab.sweeps.claims.Claim`);
-* ``optional = true`` in ``[[datasets]]``: left out unless ``--data`` has its file.
+* ``optional = true`` in ``[[datasets]]``: left out unless ``--data`` has its file, or is given and it was downloaded.
 
-With ``--data`` the real streams of ``real.json`` take the place of synthetic ones of the same name.
+With ``--data`` the stream of a data set's ``real`` takes its place where the file is there.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Json
+from fastdp_lab.datasets.catalogue import path_of
 from fastdp_lab.mechanism import UNITS
-from fastdp_lab.sweeps.claims import Claim
+from fastdp_lab.sweeps.claims import BY, Claim, named
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
-from fastdp_lab.sweeps.study import check_keys, read, tables, text
+from fastdp_lab.sweeps.study import check_keys, placed, read, tables, text
 
 HERE = Path(__file__).parent
 _OWN = ("unit", "quick", "claims", "about", "tuned")
@@ -128,11 +130,14 @@ def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specificatio
         raise ParameterError(f"tuned = {validation.shown(tuned)}: expected a list of names of data sets")
     for k, each in enumerate(tuned):
         text(f"tuned[{k}]", each)
-    names = tuple(dict.fromkeys(each.name for each in specification.mechanisms))
     columns = specification.study.columns(specification.metrics)
     for k, claim in enumerate(claims):
-        for key, known in (("better", names), ("worse", names), ("metric", columns)):
-            validation.choice(f"claims[{k}].{key}", getattr(claim, key), known)
+        with placed(f"claims[{k}]"):
+            validation.choice("by", claim.by, BY)
+            validation.choice("metric", claim.metric, (*columns, "threshold"))
+            for side in ("better", "worse") if claim.by in ("mechanism", "dataset", "workload") else ():
+                if getattr(claim, side) is not None:
+                    named(claim, side, [each.name for each in getattr(specification, f"{claim.by}s")])
 
 
 def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:
@@ -143,8 +148,17 @@ def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:
             continue
         each: dict[str, Any] = dict(table)
         optional, real = each.pop("optional", False), each.pop("real", None)
-        if optional and (folder is None or not (folder / each["file"]).is_file()):
+        if optional and not _is_there(each, folder):
             continue
-        if real is not None and folder is not None and (folder / real["file"]).is_file():
+        if real is not None and _is_there(real, folder):
             each = {key: value for key, value in each.items() if key not in _SYNTHETIC} | real
         yield each
+
+
+def _is_there(table: Json, folder: Path | None) -> bool:
+    if folder is None or "file" in table:
+        return folder is not None and (folder / table["file"]).is_file()
+    # Without pooch nothing was downloaded.
+    with suppress(StateError):
+        return path_of(table["download"]).is_file()
+    return False

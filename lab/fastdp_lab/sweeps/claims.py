@@ -1,26 +1,37 @@
 """Verdicts on a paper's statements, by a rule that stands beside each statement.
 
-A claim compares two mechanisms.  In each cell (data set, budget, kind of queries) the ratio of their mean errors over
-repetitions is taken; it decides the cell where it differs from the stated ratio by more than two standard errors of
-its logarithm, repetitions paired.
+A claim compares entries of a column, mechanisms say, or says how large a number of one is.  In each cell, a
+combination of the other columns, the ratio of their mean errors over repetitions, or the mean itself, is taken; it
+decides the cell where it differs from the stated one by more than two standard errors of its logarithm, repetitions
+paired, and by more than the claim's margin.
+
+A mechanism's name stands for it, or for all that a list in the specification makes of it ("measured" for "measured,
+theta=1", ...).  Two such lists are compared entry by entry, others each with each.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
-from fastdp.errors import DataError
+from fastdp import validation
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 #: Standard errors of a cell's logarithmic ratio that decide.
 DECISIVE = 2.0
+#: Columns that make a cell.  A look is the number of a time among those of its data set and queries, from 0.
+LEVELS = ("mechanism", "dataset", "epsilon", "workload", "group")
+BY = (*LEVELS, "look")
+#: Metrics without noise: one repetition decides.
+EXACT = ("truth", "points")
+Entries = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -31,25 +42,36 @@ class Claim:
     ----------
     says : str
         The statement, with its place in the paper.
-    better, worse : str
-        Names of mechanisms.
+    better, worse : str, float or tuple of str
+        Entries of the column ``by``.  Without ``worse`` the metric itself is judged, not a ratio.
+    by : str
+        "mechanism", "dataset", "epsilon", "workload", "group" or "look".
+    better_epsilon : float, optional
+        The budget of the better one, where it is another than the worse one's.
     least, most : float
-        The error of the worse one is so many times that of the better one: from ``least`` to ``most``.
+        The error of the worse one is so many times that of the better one, or the number is: from ``least`` to
+        ``most``.
     share : float
         Part of the cells in which this holds, at least.
+    margin : float
+        Factor within which a cell decides nothing.
     metric : str
-        A column of results.
-    datasets, epsilons, workloads, groups : tuple, optional
+        A column of results, "threshold" among them.
+    mechanisms, datasets, epsilons, workloads, groups : tuple, optional
         Which cells; by default all, and the group "all" where there is one.
     """
 
     says: str
-    better: str
-    worse: str
+    better: Entries
+    worse: Entries | None = None
+    by: str = "mechanism"
+    better_epsilon: float | None = None
     least: Annotated[float, Meta(ge=0)] = 1.0
     most: float = math.inf
     share: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    margin: Annotated[float, Meta(ge=1)] = 1.0
     metric: str = "mse"
+    mechanisms: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     workloads: tuple[str, ...] = ()
@@ -81,36 +103,45 @@ class Verdict:
     ratios: tuple[float, float, float]
 
 
+def named(claim: Claim, side: str, known: Iterable[Any]) -> dict[Any, str]:
+    """The entries that a side stands for, each with what a list adds to its name, "" where there is none.
+
+    ParameterError if a name stands for none.
+    """
+    given: Any = getattr(claim, side)
+    every = dict.fromkeys(known)
+    found: dict[Any, str] = {}
+    for name in given if isinstance(given, tuple) else (given,):
+        listed = {} if claim.by != "mechanism" else {e: e[len(name) :] for e in every if e.startswith(f"{name}, ")}
+        if name not in every and not listed:
+            validation.choice(side, name, tuple(every))
+        found |= {name: ""} if name in every else listed
+    return found
+
+
 def decide(claim: Claim, rows: DataFrame) -> Verdict:
     """The verdict that results give."""
-    for name in (claim.better, claim.worse):
-        if name not in set(rows["mechanism"]):
-            raise DataError(f"claims: no mechanism {name!r} in the results; expected its name in the specification")
-    asked = rows[rows["mechanism"].isin([claim.better, claim.worse])]
-    groups = claim.groups or (("all",) if "all" in set(asked["group"]) else ())
-    for column, chosen in {
-        "dataset": claim.datasets,
-        "epsilon": claim.epsilons,
-        "workload": claim.workloads,
-        "group": groups,
-    }.items():
-        if chosen:
-            asked = asked[asked[column].isin(chosen)]
-    if asked["mechanism"].nunique() < 2:
-        return Verdict(claim, "open", 0, 0, 0, 0, (math.nan,) * 3)
-    keys = ["dataset", "epsilon", "workload", "group"]
-    # Times of a stream of points are averaged before repetitions are.
-    each = asked.groupby([*keys, "mechanism", "repetition"], sort=False)[claim.metric].mean()
-    pairs = each.unstack("mechanism")[[claim.worse, claim.better]].dropna()
-    means = pairs.groupby(keys, sort=False).mean()
-    ratio = (means[claim.worse] / means[claim.better]).to_numpy()
+    if "time" in rows:
+        rows = rows.assign(look=rows.groupby(["dataset", "workload"])["time"].rank("dense") - 1.0)
+    keys = [each for each in LEVELS if each != claim.by and (each != "epsilon" or claim.better_epsilon is None)]
+    found = _numbers(claim, "better", rows)
+    if claim.worse is None:
+        found = found.assign(over=found["number"], number=1.0)
+    else:
+        other = _numbers(claim, "worse", rows).rename(columns={"number": "over"})
+        pairs = ["entry"] if found["entry"].all() and other["entry"].all() else []
+        found = found.merge(other, on=[*keys, *pairs, "repetition"], suffixes=("", " of worse"))
+    cell = [each for each in found if each not in ("number", "over", "repetition")]
     # Both see the same queries, so that their errors may rise and fall together.
-    relative = pairs / pairs.groupby(keys, sort=False).transform("mean")
-    differences = (relative[claim.worse] - relative[claim.better]).groupby(keys, sort=False)
+    means = found.groupby(cell, sort=False)[["over", "number"]].mean()
+    each = found.set_index(cell)
+    difference = each["over"] / means["over"] - each["number"] / means["number"]
+    spread = difference.groupby(level=cell, sort=False)
+    ratio, count = means["over"] / means["number"], spread.count()
     # One repetition has no deviation: NaN leaves the cell open.
-    error = np.exp(DECISIVE * (differences.std() / np.sqrt(differences.count())).to_numpy())
-    kept = np.isfinite(ratio)
-    ratio, error = ratio[kept], error[kept]
+    error = np.exp(DECISIVE * spread.std() / np.sqrt(count)) if claim.metric not in EXACT else 1.0 + 0.0 * ratio
+    kept = np.isfinite(ratio.to_numpy())
+    ratio, error = ratio.to_numpy()[kept], np.maximum(error.to_numpy()[kept], claim.margin)
     holds = int(np.sum((ratio >= claim.least * error) & (ratio * error <= claim.most)))
     fails = int(np.sum((ratio * error < claim.least) | (ratio > claim.most * error)))
     return Verdict(
@@ -119,9 +150,27 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         holds,
         fails,
         ratio.size,
-        int(each.groupby(keys).size().max() // 2) if len(each) else 0,
+        int(count.max()) if ratio.size else 0,
         tuple(np.quantile(ratio, [0.0, 0.5, 1.0]).tolist()) if ratio.size else (math.nan,) * 3,
     )
+
+
+def _numbers(claim: Claim, side: str, rows: DataFrame) -> DataFrame:
+    """The number of one side in each of the claim's cells and repetitions."""
+    entries = named(claim, side, rows[claim.by].unique())
+    mine = rows[rows[claim.by].isin(entries)]
+    chosen = {each: getattr(claim, f"{each}s") for each in LEVELS}
+    if "all" in set(mine["group"]) and claim.by != "group":
+        chosen["group"] = chosen["group"] or ("all",)
+    if side == "better" and claim.better_epsilon is not None:
+        chosen["epsilon"] = (claim.better_epsilon,)
+    for column, some in chosen.items():
+        if some:
+            mine = mine[mine[column].isin(some)]
+    # Times of a stream of points are averaged before repetitions are.
+    keys = [*dict.fromkeys([*LEVELS, claim.by]), "repetition"]
+    found = mine.groupby(keys, sort=False)[claim.metric].mean().rename("number").reset_index()
+    return found.assign(entry=found[claim.by].map(entries))
 
 
 def _word(claim: Claim, holds: int, fails: int, cells: int) -> str:
@@ -134,7 +183,11 @@ def as_row(verdict: Verdict) -> list[Any]:
     """The verdict as a line of a table."""
     claim = verdict.claim
     most = "" if math.isinf(claim.most) else f", at most {claim.most:g}"
-    rule = f"{claim.metric} of {claim.worse} / {claim.better} at least {claim.least:g}{most} in {claim.share:.0%}"
+    sides = [claim.better] if claim.worse is None else [claim.worse, claim.better]
+    of = " / ".join(" or ".join(each) if isinstance(each, tuple) else str(each) for each in sides)
+    of = of if claim.by == "mechanism" else f"{claim.by} {of}"
+    margin = f", margin {claim.margin:g}" if claim.margin > 1.0 else ""
+    rule = f"{claim.metric} of {of} at least {claim.least:g}{most} in {claim.share:.0%}{margin}"
     low, middle, high = verdict.ratios
     counts = f"{verdict.holds} of {verdict.cells} hold, {verdict.fails} do not"
     return [claim.says, rule, verdict.found, counts, f"{low:.3g} / {middle:.3g} / {high:.3g}", verdict.repetitions]

@@ -1,7 +1,7 @@
 """Pictures of a sweep, from its files only; needs matplotlib (extra ``lab``), imported on use.
 
-Sources of the groups: ToPS Figures 2 (streams over time), 3 to 8 and 10 (error against epsilon); PHDStream Figures 1
-and 10 to 19 (error over time, by data set, budget and initialisation time).
+Sources of the groups: ToPS Figures 1 (error against theta), 2 and 9 (streams over time), 3 to 8 and 10 (error against
+epsilon); PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import DataError
 from fastdp.kinds import Json
+from fastdp_lab.sweeps.claims import DECISIVE
 from fastdp_lab.sweeps.results import load, read_manifest
-from fastdp_lab.sweeps.values import PARTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +29,8 @@ COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 MARKERS, DASHES = "os^Dv<>P", ("-", "--", ":", "-.")
 GREY, TRUTH = "#777777", "#222222"
 NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
-#: Most rows of a picture, columns of data sets, and mechanisms of a map.
-MAX_ROWS, MAX_COLUMNS, MAX_MAPS = 8, 4, 5
+#: Panels beside each other, most rows of a picture, and mechanisms of a map.
+PANELS, MAX_ROWS, MAX_MAPS = 3, 8, 5
 #: Runs that have a density.
 LEAST_RUNS = 20
 Styles = dict[str, Json]
@@ -41,22 +41,20 @@ def draw(
     folder: str | Path,
     output: str | Path,
     *,
-    metrics: Sequence[str] | None = None,
     group: str = "all",
     formats: Sequence[str] = ("png", "svg"),
 ) -> list[Path]:
     """Draw every picture that the results of a sweep allow, finished or not; return their paths.
 
-    Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time; for
-    points errors over time and against epsilon, totals over time, and maps; for statistics quantiles against shares
-    or times, densities of runs, and numbers by data set or epsilon.
+    Errors against epsilon, or against theta where that is given (a picture for each metric), thresholds, and streams
+    over time; for points errors over time and against epsilon, totals over time, and maps; for statistics quantiles
+    against shares or times, densities of runs, and numbers by data set or epsilon.  Lines are means over repetitions,
+    bands two standard errors.
 
     Parameters
     ----------
     folder, output : str or Path
         Of the sweep, and of the pictures; created if absent.
-    metrics : sequence of str, optional
-        Which errors; by default all that were measured.
     group : str
         Of queries: "all", or a length class; for points a class of size, "all" for each.
     formats : sequence of str
@@ -65,13 +63,10 @@ def draw(
     for each in formats:
         validation.choice("format", each, ("png", "svg"))
     sweep = Sweep(Path(folder))
-    rows, measured = sweep.rows, [name for name in NAMES if name in sweep.rows]
-    chosen = measured if metrics is None else [validation.choice("metric", name, measured) for name in metrics]
+    rows, metrics = sweep.rows, [name for name in NAMES if name in sweep.rows]
+    validation.choice("group", group, tuple(dict.fromkeys(["all", *rows["group"].unique()[:30]])))
     of_study = {"points": _of_points, "statistics": _of_statistics, "values": _of_values}[sweep.study]
-    drawn = list(of_study(sweep, chosen, group))
-    if not drawn:
-        groups = dict.fromkeys(["all", *rows["group"].unique()[:30]])
-        raise DataError(f"group = {group!r}: expected one of {', '.join(map(repr, groups))}")
+    drawn = of_study(sweep, metrics, group)
     Path(output).mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in drawn:
@@ -233,14 +228,22 @@ def looks(names: Sequence[str], base: Callable[[str], bool] = lambda name: False
 
 
 def curves(ax: Axes, rows: DataFrame, x: str, y: str, styles: Styles, by: str = "mechanism") -> Json:
-    """Draw the median and the middle half over repetitions, a curve for each mechanism; handles for the legend."""
+    """Draw means over repetitions and two standard errors, a curve for each mechanism; handles for the legend."""
     handles = {}
     for name, style in styles.items():
         finite = rows[(rows[by] == name) & rows[y].notna()]
         if len(finite):
-            spread = finite.groupby(x)[y].quantile(np.array([0.25, 0.5, 0.75])).unstack()
-            (handles[name],) = ax.plot(spread.index, spread[0.5], **style)
-            ax.fill_between(spread.index, spread[0.25], spread[0.75], color=style["color"], alpha=0.15, linewidth=0)
+            found = finite.groupby(x)[y].agg(["mean", "sem"])
+            factor = np.exp(DECISIVE * found["sem"] / found["mean"])
+            (handles[name],) = ax.plot(found.index, found["mean"], **style)
+            ax.fill_between(
+                found.index,
+                found["mean"] / factor,
+                found["mean"] * factor,
+                color=style["color"],
+                alpha=0.15,
+                linewidth=0,
+            )
     return handles
 
 
@@ -270,18 +273,19 @@ def ticks_of(budgets: set[float]) -> list[float]:
 
 
 def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
-    rows, drawn = sweep.rows, False
+    rows, several = sweep.rows, sweep.rows["epsilon"].nunique() > 1
+    kinds = {each["name"]: each["kind"] for each in sweep.manifest["specification"]["workloads"]}
     for workload, asked in rows.groupby("workload", sort=False):
         label, grouped = "" if workload == "random_ranges" else f"_{workload}", asked[asked["group"] == group]
-        drawn = drawn or len(grouped) > 0 or "all" not in set(asked["group"])
-        if len(grouped):
+        if kinds[workload] == "timeline":
+            if asked["group"].nunique() > 2:
+                yield f"stream{label}", _streams(sweep, asked[asked["group"] != "all"])
+        elif len(grouped) and several:
             yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
-            if f"{PARTS[0]}_mse" in rows:
-                yield f"parts{label}", _parts(sweep, grouped)
-        elif "all" not in set(asked["group"]):
-            yield f"stream{label}", _streams(sweep, asked)
-    if drawn and rows["threshold"].notna().any():
-        first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+        elif len(grouped) and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
+            yield from ((f"{name}{label}", _against_theta(sweep, grouped, name)) for name in metrics)
+    first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
+    if several and first["threshold"].notna().any():
         yield "threshold", _against_epsilon(sweep, first, "threshold")
 
 
@@ -298,23 +302,22 @@ def _figure(
     said: tuple[str, str] = (r"$\epsilon$", ""),
     height: float = 3.1,
 ) -> Figure:
-    """Panels of curves, a title and rows each: median and middle half of ``y`` over repetitions."""
+    """Panels of curves, a title and rows each: means of ``y`` over repetitions."""
     lines = -(-len(panels) // columns)
-    wide = 4.6 if x == "position" else 3.6
-    figure, axes = grid(lines, columns, sweep.name + title, width=wide, height=height, sharex="none")
+    figure, axes = grid(lines, columns, sweep.name + title, width=3.3, height=height, sharex="none")
     handles: Json = {}
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     for ax, (name, rows) in zip(axes.flat, panels, strict=False):
         handles |= curves(ax, rows, x, y, styles, by)
-        ax.set_title(name, fontsize=9 if lines > 1 else 11)
-        if x == "epsilon":
+        ax.set_title(fill(name, 46), fontsize=9)
+        if x in ("epsilon", "threshold"):
             log_axes(ax)
         elif y == "ratio":
             ax.axhline(1.0, color=TRUTH, linewidth=0.8)
         elif x == "time" and _positive(ax):
             ax.set_yscale("log")
-    for ax in axes[-1]:
+    for ax in axes.flat[len(panels) - columns : len(panels)]:
         ax.set_xlabel(said[0], fontsize=9)
     for ax in axes[:, 0]:
         ax.set_ylabel(said[1], fontsize=9)
@@ -329,26 +332,16 @@ def _against_epsilon(sweep: Sweep, rows: DataFrame, column: str, title: str = ""
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
     panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
-    said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
-    return _figure(sweep, panels, len(panels), title, column, styles, said=said)
+    said = r"$\epsilon$", {**NAMES, "threshold": r"threshold $\theta$"}.get(column, column)
+    return _figure(sweep, panels, min(PANELS, len(panels)), title or f": {said[1]}", column, styles, said=said)
 
 
-def _parts(sweep: Sweep, rows: DataFrame) -> Figure:
-    """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
-    rows = rows[rows[f"{PARTS[0]}_mse"].notna() & ~rows["mechanism"].map(sweep.is_base)]
-    names = {f"{part}_mse": part for part in PARTS}
-    long = rows.rename(columns=names).melt(["mechanism", "dataset", "epsilon"], PARTS, "part", "square")
-    long = long.assign(root=np.sqrt(long["square"]))
-    panels = [
-        (f"{sweep.title_of(str(data_set))}\n{mechanism}", mine)
-        for mechanism, some in long.groupby("mechanism", sort=False)
-        for data_set, mine in some.groupby("dataset", sort=False)
-    ]
-    columns = max(long["dataset"].nunique(), 1)
-    said, styles = (r"$\epsilon$", "root mean square"), looks(PARTS)
-    return _figure(
-        sweep, panels[: MAX_ROWS * columns], columns, ": parts of the error", "root", styles, by="part", said=said
-    )
+def _against_theta(sweep: Sweep, rows: DataFrame, column: str) -> Figure:
+    """A panel for each data set, a curve a list of mechanisms whose thresholds are given."""
+    rows = rows.assign(mechanism=rows["mechanism"].str.partition(", ")[0])
+    panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
+    styles, said = looks(list(rows["mechanism"].unique())), (r"threshold $\theta$", NAMES[column])
+    return _figure(sweep, panels, min(PANELS, len(panels)), "", column, styles, x="threshold", said=said, height=4.0)
 
 
 def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
@@ -364,9 +357,9 @@ def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
         lengths = np.diff(np.linspace(0, published, len(mine) + 1).astype(np.int64))
         middles = (np.cumsum(lengths) - lengths / 2.0) / 1e3
         means = {"truth": mine["truth"] / lengths, "private release": mine["answer"] / lengths, "position": middles}
-        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}"
+        title = rf"{sweep.title_of(data_set)}: {name}, $\epsilon={epsilon:g}$"
         panels.append((title, mine.assign(**means)[list(means)].melt("position", var_name="line")))
-    columns = rows["dataset"].nunique() if rows["dataset"].nunique() > 1 else min(3, len(panels))
+    columns = rows["dataset"].nunique() if rows["dataset"].nunique() > 1 else min(PANELS, len(panels))
     styles: Styles = {"truth": {"color": TRUTH, "linewidth": 2.6}, "private release": {"color": COLOURS[0]}}
     said, panels = ("position in the stream, thousands", "mean value"), panels[: 2 * MAX_ROWS * columns]
     return _figure(
@@ -385,7 +378,7 @@ def _of_statistics(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             if sweep.manifest["specification"]["repetitions"] >= LEAST_RUNS:
                 yield file, _densities(sweep, mine, str(name))
             elif mine["epsilon"].nunique() > 1:
-                yield file, _against_epsilon(sweep, mine, "value", f": {name}")
+                yield file, _against_epsilon(sweep, mine.rename(columns={"value": str(name)}), str(name))
             else:
                 yield file, _by_data_set(sweep, mine, str(name))
 
@@ -402,9 +395,7 @@ def _quantiles(sweep: Sweep, rows: DataFrame, by: str | None) -> Figure:
         (f"{sweep.title_of(str(name))}, {units[name]}", mine) for name, mine in rows.groupby("dataset", sort=False)
     ]
     styles = looks(list(rows["mechanism"].unique()))
-    figure = _figure(
-        sweep, panels, min(MAX_COLUMNS, len(panels)), "", "value", styles, x="x", said=(said, "quantile")
-    )
+    figure = _figure(sweep, panels, min(PANELS, len(panels)), "", "value", styles, x="x", said=(said, "quantile"))
     for ax in figure.axes[: len(panels)]:
         if by is None:
             log_axes(ax)
@@ -489,10 +480,10 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
 def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
     """A panel for each data set and budget, a curve a mechanism."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
-    columns = len(epsilons) if len(epsilons) > 1 else min(MAX_COLUMNS, len(data_sets))
+    columns = len(epsilons) if len(epsilons) > 1 else min(PANELS, len(data_sets))
     panels = [
         (
-            rf"{sweep.title_of(name)}, $\epsilon$ = {epsilon:g}",
+            rf"{sweep.title_of(name)}, $\epsilon={epsilon:g}$",
             rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
         )
         for name in data_sets

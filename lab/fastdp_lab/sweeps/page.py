@@ -31,10 +31,12 @@ NEAR = 1.1
 MAX_LOST = 40
 _STYLE = """
 body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 72rem; color: #222; }
-h1, h2 { line-height: 1.2; } .wide { overflow-x: auto; } img { max-width: 100%; min-width: 38rem; height: auto; }
+h1, h2 { line-height: 1.2; } .wide { overflow-x: auto; margin-top: 1rem; }
+img { max-width: 100%; min-width: 38rem; height: auto; }
 table { border-collapse: collapse; font-size: .875rem; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; } td.text, th.text { text-align: left; max-width: 30rem; }
+td:first-child, td.text { min-width: 8rem; }
 thead th { border-bottom: 2px solid #888; } tr.ours td:first-child { font-weight: 600; } .note { color: #555; }
 """
 

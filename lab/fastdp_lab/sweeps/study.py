@@ -33,7 +33,6 @@ from msgspec import Meta
 from fastdp import counters, perturbers, smoothers, thresholds, validation
 from fastdp.errors import FastDPError, ParameterError
 from fastdp.kinds import Json
-from fastdp.thresholds import renewals
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
@@ -49,10 +48,10 @@ KINDS = ("generator", "file", "download")
 MAX_LOADED = 4
 _NOUNS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "array": "a list"}
 _SIGNS = {" of length >= 1": ", not empty", ">=": "of at least", "<=": "of at most", ">": "above"}
-_ROLES: Json = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers}
-_ROLES |= {"renewal": renewals, "counter": counters}
-#: Parameters of publishers that the cell gives.
+_ROLES: Json = {"threshold": thresholds, "perturber": perturbers, "smoother": smoothers, "counter": counters}
+#: Parameters of publishers that the cell gives, or that no sweep varies.
 _OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
+_OF_THE_CELL |= {"renewal", "contributions"}
 
 
 def check_keys(table: object, place: str, accepted: Sequence[str] | None, required: Sequence[str] = ()) -> None:

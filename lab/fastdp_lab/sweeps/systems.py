@@ -18,15 +18,13 @@ from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
 from fastdp.points import Domain
 from fastdp.points.phdstream import NAMED_COUNTERS
-from fastdp.record import values_of
 from fastdp.smoothers import Smoother
 from fastdp.streams import METHODS
-from fastdp.streams.parameters import StreamParameters
-from fastdp.thresholds import Fixed
+from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import held_out
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream, Zeros
 from fastdp_lab.mechanism import Answer, Mechanism, registered
-from fastdp_lab.sweeps.study import Make, System, build_parts, parameter_names
+from fastdp_lab.sweeps.study import Make, System, Table, build_parts, parameter_names
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class RunResult:
     answer : callable
         Private answers to sums over [starts, stops), int64[q] each, indices into the published part.
     theta : float
-        The threshold: values were clipped to [0, theta].  NaN if it changed during the run, or there is none.
+        The threshold: values were clipped to [0, theta].  NaN if there is none.
     block : int
         Values under one noisy sum.
     smoother : Smoother or None
@@ -115,21 +113,13 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
             raise ParameterError(f"{name} is missing: expected a table with its part")
     public: Json = {"epsilon": setting.epsilon, "bound": setting.bound, "max_range": setting.max_range}
     composition = publisher(**public, holdout=setting.holdout, seed=0, **arguments).composition
-    each, r = composition.unit_epsilon, setting.max_range
+    each, r = setting.epsilon, setting.max_range
     first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
     usual = (first, second) == (each, each)
-    for name, plain in (("contributions", 1), ("renewal", None)):
-        if not usual and getattr(composition, name) != plain:
-            raise ParameterError(
-                f"{name} = {getattr(composition, name)!r}: expected no threshold_epsilon or publish_epsilon besides "
-                "it"
-            )
     perturber = composition.perturber
     constant = perturber.noise_constant(perturber.plan(second, r), r)
     task = replace(composition.task, epsilon=first, publish_epsilon=second, noise_constant=constant)
     composition.threshold.start(task)
-    if composition.renewal is not None:
-        return partial(_renewed, composition)
     # The same grid as the publisher's, unless it must serve another budget.
     resolution = composition.resolution if second == each else parameters.get("resolution")
 
@@ -163,13 +153,6 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
         return run
 
     return prepare
-
-
-def _renewed(composition: StreamParameters, values: Floats) -> Run:
-    """Thresholds that change have no single theta."""
-    # A budget of its own belongs to whole streams.
-    fields = {name: value for name, value in values_of(composition).items() if name != "budget"}
-    return lambda key: RunResult(StreamPublisher(**fields, key=key).release(values).sum, math.nan)
 
 
 class _Chosen(Fixed):
@@ -229,6 +212,22 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
             return lambda key: RunResult(answer, 0.0)
         clip = clipping(values)
         return lambda key: RunResult(answer, clip(key).theta, splits=False)
+
+    return prepare
+
+
+def _equation_6(setting: Setting, threshold: Table) -> Prepare:
+    """Answers that are wrong by what Eq. 6 of ToPS says of a fixed theta, NOT PRIVATE: its minus, times c r / 3 m."""
+    theta, rule = build_parts({"threshold": threshold})["threshold"].theta, NoisyMax()
+    depth = math.log(setting.max_range, rule.fan_out)
+    noise = theta / setting.epsilon * math.sqrt(2.0 * (rule.fan_out - 1) * depth**3)
+
+    def prepare(values: Floats) -> Run:
+        error = noise + rule.c * setting.max_range / 3.0 * np.mean(values[: setting.holdout] > theta)
+        before = np.concatenate([[0.0], np.cumsum(values[setting.holdout :])])
+        return lambda key: RunResult(
+            lambda starts, stops: before[stops] - before[starts] + error, theta, splits=False
+        )
 
     return prepare
 
@@ -336,12 +335,13 @@ SYSTEMS: dict[str, System] = {
     "publisher": _composition(StreamPublisher),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     "base": System(_zeros, ("threshold",)),
+    "equation 6": System(_equation_6, ("threshold",)),
 }
 
 
 #: Systems that are fastdp's own methods, not baselines of papers.
-OURS = {*SYSTEMS} - {"base"} | {"phdstream", "adaptive_phdstream"}
-OURS |= {"ToPS", "PAK", "Adaptive", "release", "ToPL", "PHDStream"}
+OURS = {*SYSTEMS} - {"base", "equation 6"} | {"phdstream", "adaptive_phdstream"}
+OURS |= {"ToPS", "PAK", "Adaptive", "release", "calendar", "ToPL", "PHDStream"}
 
 
 def _points(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:

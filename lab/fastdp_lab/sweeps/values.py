@@ -189,7 +189,8 @@ class Workload:
         """Ranges [start, stop) of a published part of n values, and labels and indices of groups, none empty."""
         if self.kind == "timeline":
             edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
-            return edges[:-1], edges[1:], [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+            stretches = [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+            return edges[:-1], edges[1:], [("all", slice(None)), *stretches]
         starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [("all", slice(None))]
         if self.classes:
@@ -311,8 +312,8 @@ def measure(
 ) -> Iterator[Row]:
     """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
 
-    ``truth`` and ``answer`` are means over the group.  Parts are NaN if theta changed during the run; the clipped
-    truth is then refused.
+    ``truth`` and ``answer`` are means over the group.  Parts are NaN if there is no theta; the clipped truth is then
+    refused.
     """
     starts, stops, groups = workload.draw(stream.size, stream.data_set.max_range, seed)
     truth, answers = stream.prefix[stops] - stream.prefix[starts], result.answer(starts, stops)
@@ -361,13 +362,8 @@ def columns(chosen: Sequence[str]) -> tuple[str, ...]:
 
 
 def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:
-    """A clipped truth needs a threshold that does not change."""
+    """The run of a cell, which the repetitions of a mechanism share."""
     parameters, data_set = mechanism.parameters, stream.data_set
-    if specification.truth == "clipped" and "renewal" in parameters:
-        raise ParameterError(
-            f"renewal = {validation.shown(parameters['renewal'])}: expected none where truth = 'clipped', because "
-            "thresholds that change leave no one truth"
-        )
     public = data_set.sensitivity, data_set.w, data_set.persons
     whole = data_set.sensitivity is None or stream.whole
     setting = Setting(data_set.bound, data_set.holdout, stream.size, data_set.max_range, epsilon, *public, whole)
