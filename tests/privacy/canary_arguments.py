@@ -42,11 +42,13 @@ COLLECTORS = {
     "SumCollector": lambda: local.SumCollector(LOCAL["Hybrid"], 2),
 }
 POINT_PUBLISHERS = {
-    name: partial(operator.attrgetter(name)(fastdp if name.endswith("PHDStream") else fastdp_lab), SQUARE, 1.0,
-                  max_depth=4, seed=1)
-    for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnStream", "baselines.OfflineOnBatch",
-                 "baselines.FixedTree")
-}  # fmt: skip
+    name: partial(getattr(fastdp, name), SQUARE, 1.0, max_depth=4, seed=1)
+    for name in ("PHDStream", "AdaptivePHDStream")
+}
+POINT_BASELINES = {
+    f"baselines.{name}": partial(getattr(baselines, name), SQUARE, 1.0, max_depth=4, seed=1)
+    for name in ("OfflineOnStream", "OfflineOnBatch", "FixedTree")
+}
 
 
 class _Telling:
@@ -121,7 +123,7 @@ def _quantile(p: float) -> float:
 HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
-    **{name: lambda make=make: _stepped(make()) for name, make in POINT_PUBLISHERS.items()},
+    **{name: lambda make=make: _stepped(make()) for name, make in {**POINT_PUBLISHERS, **POINT_BASELINES}.items()},
     "baselines.Zeros": lambda: baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
@@ -219,7 +221,6 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.forget": {"ids": [7]},
     "ToPLServer.publish": {"reports": [1, 2, 3]},
     "ToPLServer.collect": {"reports": [1, 2, 3]},
-    "planning.spacing_smooth_sensitivity": {"q": 0.9},
     "counters.SelectiveCounting.step": {"values": [0, 0]},
     "counters.SelectiveCounting.stream": {"batches": [[0, 0]]},
     "datasets.extend_by_reflection": {"values": np.arange(9.0)},
@@ -237,8 +238,7 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.part_of": {"n": 1},
     "audit": {"mechanism": lambda data, generator: [generator.laplace()], "x": [0.0], "trials": 1000}
     | {"x_adjacent": [1.0], "epsilon": 9.0},
-    "planning.recommended_lag": {"quantile": _quantile},
-    "planning.optimise_pak": {"quantile": _quantile, "n": 10**6},
+    "planning.optimise_pak": {"quantile": _quantile, "n": 10**6, "m": 10**5},
     "planning.exponential_quantile": {"bound": 100.0},
     "counters.SelectiveCounting": {"counters": [counters.Simple()], "selector": _Telling()},
     "counters.RunningCounts.step": {"values": [1, 2]},

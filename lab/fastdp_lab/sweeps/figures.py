@@ -1,7 +1,8 @@
 """Pictures of a sweep, from its files only; needs matplotlib (extra ``lab``), imported on use.
 
 Sources of the groups: ToPS Figures 1 (error against theta), 2 and 9 (streams over time), 3 to 8 and 10 (error against
-epsilon); PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time).
+epsilon); PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time), 2 (error of
+running sums), 5 (points over time), 3, 4 and 6 to 9 (maps of true and released points, with the cells).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import DataError
-from fastdp.kinds import Json
+from fastdp.kinds import Floats, Json
 from fastdp_lab.sweeps.claims import DECISIVE
 from fastdp_lab.sweeps.results import load, read_manifest
 
@@ -31,6 +32,8 @@ GREY, TRUTH = "#777777", "#222222"
 NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
 #: Panels beside each other, most rows of a picture, and mechanisms of a map.
 PANELS, MAX_ROWS, MAX_MAPS = 3, 8, 5
+#: Runs that have a density.
+LEAST_RUNS = 20
 Styles = dict[str, Json]
 Drawn = Iterator[tuple[str, "Figure"]]
 
@@ -45,8 +48,9 @@ def draw(
     """Draw every picture that the results of a sweep allow, finished or not; return their paths.
 
     Errors against epsilon, or against theta where that is given (a picture for each metric), thresholds, and streams
-    over time; for points errors over time and against epsilon, totals over time, and maps.  Lines are means over
-    repetitions, bands two standard errors.
+    over time; for points errors over time and against epsilon, totals over time, and maps; for statistics quantiles
+    against shares or times, densities of runs, and numbers by data set or epsilon.  Lines are means over repetitions,
+    bands two standard errors.
 
     Parameters
     ----------
@@ -62,7 +66,8 @@ def draw(
     sweep = Sweep(Path(folder))
     rows, metrics = sweep.rows, [name for name in NAMES if name in sweep.rows]
     validation.choice("group", group, tuple(dict.fromkeys(["all", *rows["group"].unique()[:30]])))
-    drawn = (_of_points if "time" in rows else _of_values)(sweep, metrics, group)
+    of_study = {"points": _of_points, "statistics": _of_statistics, "values": _of_values}[sweep.study]
+    drawn = of_study(sweep, metrics, group)
     Path(output).mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in drawn:
@@ -82,6 +87,7 @@ class Sweep:
         if self.rows.empty:
             raise DataError(f"{folder}: every cell failed; the column error of its results says why")
         self._specification = self.manifest["specification"]
+        self.study = "points" if "time" in rows else "statistics" if "value" in rows else "values"
         self.name = self.manifest["name"]
 
     def title_of(self, data_set: str) -> str:
@@ -279,6 +285,9 @@ def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
         elif len(grouped) and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
             yield from ((f"{name}{label}", _against_theta(sweep, grouped, name)) for name in metrics)
+        elif kinds[workload] == "running_sums" and "all" not in set(asked["group"]) and "mae" in rows:
+            counted, said = asked.assign(values=asked["group"].astype(float)), "values in the sum"
+            yield f"running_sums{label}", _over(sweep, counted, "mae", "absolute error", "values", said)
     first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
     if several and first["threshold"].notna().any():
         yield "threshold", _against_epsilon(sweep, first, "threshold")
@@ -310,8 +319,10 @@ def _figure(
             log_axes(ax)
         elif y == "ratio":
             ax.axhline(1.0, color=TRUTH, linewidth=0.8)
-        elif x == "time" and _positive(ax):
+        elif x in ("time", "values") and y != "points" and _positive(ax):
             ax.set_yscale("log")
+        if x == "values":
+            ax.set_xscale("log")
     for ax in axes.flat[len(panels) - columns : len(panels)]:
         ax.set_xlabel(said[0], fontsize=9)
     for ax in axes[:, 0]:
@@ -327,7 +338,7 @@ def _against_epsilon(sweep: Sweep, rows: DataFrame, column: str, title: str = ""
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
     panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
-    said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
+    said = r"$\epsilon$", {**NAMES, "threshold": r"threshold $\theta$"}.get(column, column)
     return _figure(sweep, panels, min(PANELS, len(panels)), title or f": {said[1]}", column, styles, said=said)
 
 
@@ -362,13 +373,100 @@ def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
     )
 
 
+def _of_statistics(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
+    for workload in sweep.manifest["specification"]["workloads"]:
+        rows = sweep.rows[sweep.rows["workload"] == workload["name"]]
+        if workload["kind"] == "quantiles":
+            yield workload["name"], _quantiles(sweep, rows, workload["by"])
+            continue
+        for name, mine in rows.groupby("group", sort=False):
+            file = "".join(each if each.isalnum() else "_" for each in str(name))
+            if sweep.manifest["specification"]["repetitions"] >= LEAST_RUNS:
+                yield file, _densities(sweep, mine, str(name))
+            elif mine["epsilon"].nunique() > 1:
+                yield file, _against_epsilon(sweep, mine.rename(columns={"value": str(name)}), str(name))
+            else:
+                yield file, _by_data_set(sweep, mine, str(name))
+
+
+def _quantiles(sweep: Sweep, rows: DataFrame, by: str | None) -> Figure:
+    """Upper quantiles against the share above them, or against time for the first share."""
+    found = rows["group"].str.extract(r"(?:\w+ (?P<when>\d+): )?(?P<share>.*)").astype(float)
+    rows = rows.assign(x=found["share"] if by is None else found["when"], share=found["share"])
+    if by is not None:
+        rows = rows[rows["share"] == rows["share"].iloc[0]]
+    said = "share of values above" if by is None else f"{by}, quantile at share {rows['share'].iloc[0]:g}"
+    units = {each["name"]: each["unit"] for each in sweep.manifest["specification"]["datasets"]}
+    panels = [
+        (f"{sweep.title_of(str(name))}, {units[name]}", mine) for name, mine in rows.groupby("dataset", sort=False)
+    ]
+    styles = looks(list(rows["mechanism"].unique()))
+    figure = _figure(sweep, panels, min(PANELS, len(panels)), "", "value", styles, x="x", said=(said, "quantile"))
+    for ax in figure.axes[: len(panels)]:
+        if by is None:
+            log_axes(ax)
+            ax.invert_xaxis()
+            ax.tick_params("x", which="both", labelsize=7)
+            ax.tick_params("x", which="minor", length=0)
+        ax.set_yscale("log")
+        _plain_ticks(ax.yaxis)
+    return figure
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Numbers in full on a log axis, with those between the powers of ten where few powers are seen."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _densities(sweep: Sweep, rows: DataFrame, name: str) -> Figure:
+    """How a number of runs is distributed: a panel for each data set; one that never changes is a line."""
+    every = list(rows.groupby("dataset", sort=False))
+    figure, axes = grid(1, len(every), f"{sweep.name}: {name}", sharex="none")
+    handles: Json = {}
+    for ax, (data_set, mine) in zip(axes[0], every, strict=True):
+        edges = np.linspace(0.0, float(mine["value"].quantile(0.99)) * 1.1, 25)
+        for mechanism, style in looks(list(mine["mechanism"].unique())).items():
+            numbers, colour = mine.loc[mine["mechanism"] == mechanism, "value"], style["color"]
+            if numbers.nunique() == 1:
+                handles[mechanism] = ax.axvline(numbers.iloc[0], color=colour, linestyle="--")
+            else:
+                weights = np.full(len(numbers), 1.0 / len(numbers))
+                *_, (handles[mechanism],) = ax.hist(
+                    numbers, edges, weights=weights, histtype="stepfilled", facecolor=f"{colour}40", edgecolor=colour
+                )
+        ax.set_title(sweep.title_of(str(data_set)), fontsize=10)
+        ax.set_xlabel(name, fontsize=9)
+    axes[0][0].set_ylabel("part of the runs", fontsize=9)
+    legend(figure, handles)
+    return figure
+
+
+def _by_data_set(sweep: Sweep, rows: DataFrame, name: str) -> Figure:
+    """One panel: a number against the data sets."""
+    figure, axes = grid(1, 1, f"{sweep.name}: {name}", width=6.4)
+    (ax,), data_sets = axes[0], list(rows["dataset"].unique())
+    places = rows.assign(x=rows["dataset"].map(data_sets.index))
+    handles = curves(ax, places, "x", "value", looks(list(rows["mechanism"].unique())))
+    ax.set_xticks(range(len(data_sets)), [fill(each, 16) for each in data_sets], fontsize=8)
+    ax.set_ylabel(name, fontsize=9)
+    legend(figure, handles)
+    return figure
+
+
 def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
     for workload in sweep.manifest["specification"]["workloads"]:
         rows = sweep.rows[sweep.rows["workload"] == workload["name"]]
         label = "" if workload["name"] == workload["kind"] else f"_{workload['name']}"
         if workload["kind"] == "map":
+            # A map of one box is for claims.
             for number, (data_set, mine) in enumerate(rows.groupby("dataset", sort=False)):
-                yield f"map{label}_{number}", _map(sweep, mine, data_set, workload)
+                if workload["count"] != 1:
+                    yield f"map{label}_{number}", _map(sweep, mine, data_set, workload)
             continue
         groups = list(rows["group"].unique())
         for name in groups if group == "all" else [each for each in groups if each == group]:
@@ -376,7 +474,7 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             for metric in metrics:
                 yield (
                     f"{metric}_over_time_{name}{label}",
-                    _over_time(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
+                    _over(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
                 )
                 if asked["epsilon"].nunique() > 1:
                     title = f": {name} boxes, mean over time"
@@ -384,24 +482,26 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
         if group in ("all", *groups[:1]):
             first = rows[rows["group"] == groups[0]]
             ratio = first.assign(ratio=first["total"] / first["points"].clip(lower=1.0))
-            yield f"total_over_time{label}", _over_time(sweep, ratio, "ratio", "released over true total")
+            yield f"total_over_time{label}", _over(sweep, ratio, "ratio", "released over true total")
+            truth = first.drop_duplicates(["dataset", "time"]).assign(mechanism="truth", epsilon=np.nan)
+            yield f"points_over_time{label}", _over(sweep, truth, "points", "points present")
 
 
-def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
-    """A panel for each data set and budget, a curve a mechanism."""
+def _over(sweep: Sweep, rows: DataFrame, y: str, said: str, x: str = "time", place: str = "batch") -> Figure:
+    """A panel for each data set and budget (NaN: all), a curve a mechanism, over time."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
     columns = len(epsilons) if len(epsilons) > 1 else min(PANELS, len(data_sets))
     panels = [
         (
-            rf"{sweep.title_of(name)}, $\epsilon={epsilon:g}$",
-            rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
+            sweep.title_of(name) + ("" if np.isnan(epsilon) else rf", $\epsilon={epsilon:g}$"),
+            rows[(rows["dataset"] == name) & (np.isnan(epsilon) | (rows["epsilon"] == epsilon))],
         )
         for name in data_sets
         for epsilon in epsilons
     ]
     styles = {name: {**look, "markersize": 3.2} for name, look in looks(list(rows["mechanism"].unique())).items()}
-    axes = "batch", said.partition(",")[0]
-    return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
+    axes = place, said.partition(",")[0]
+    return _figure(sweep, panels, columns, f": {said}", y, styles, x=x, said=axes, height=2.7)
 
 
 def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure:
@@ -430,9 +530,26 @@ def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure
                 picture = ax.imshow(np.ma.masked_less(counts.reshape(side, side), 0.5), origin="lower", norm=norm,
                                     cmap="viridis_r", aspect="auto", interpolation="nearest",
                                     extent=(low[0], high[0], low[1], high[1]))  # fmt: skip
-            ax.set(xticks=[], yticks=[], title=f"batch {time:g}" if column == "truth" else "")
+                _draw_cells(ax, mine["region"][mine["time"] == time].to_numpy().reshape(side, side), low, high)
+            ax.set(title=f"batch {time:g}" if column == "truth" else "")
             ax.title.set_fontsize(9)
             ax.set_box_aspect(shape)
             ax.grid(visible=False)
+            ax.locator_params(nbins=3)
+            ax.tick_params(labelsize=7, labelleft=ax is line[0])
     figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6, aspect=40)
     return figure
+
+
+def _draw_cells(ax: Axes, cells: Floats, low: Sequence[float], high: Sequence[float]) -> None:
+    """Lines where neighbouring boxes of a map are in different cells."""
+    from matplotlib.collections import LineCollection
+
+    x, y = (np.linspace(low[k], high[k], len(cells) + 1) for k in range(2))
+    cells = np.nan_to_num(cells, nan=-1.0)
+    row, column = np.nonzero(cells[:, 1:] != cells[:, :-1])
+    upright = np.stack([x[[column + 1, column + 1]], y[[row, row + 1]]], axis=2)
+    row, column = np.nonzero(cells[1:] != cells[:-1])
+    level = np.stack([x[[column, column + 1]], y[[row + 1, row + 1]]], axis=2)
+    lines = np.concatenate([upright, level], axis=1).swapaxes(0, 1)
+    ax.add_collection(LineCollection(list(lines), colors=TRUTH, linewidths=0.25))
