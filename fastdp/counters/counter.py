@@ -24,7 +24,7 @@ class Counter(Protocol):
 
     @property
     def draws(self) -> int:
-        """Most noisy sums that a value enters; their scale is draws / epsilon."""
+        """Most noisy sums that a value enters; noise has scale draws / epsilon."""
 
     @property
     def settles(self) -> bool:
@@ -50,7 +50,7 @@ class CheckedCounter(Protocol):
 
 @runtime_checkable
 class OpenCounter(Protocol):
-    """Counter that knows the number of draws in a sum."""
+    """Counter that knows how many draws a sum has."""
 
     def open_draws(self, steps: int) -> int: ...
 
@@ -108,7 +108,7 @@ class Simple:
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Number of draws in a sum's error after `steps` values."""
+        """Number of draws in a sum after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
@@ -159,7 +159,7 @@ class Block:
         return blocks + rest
 
     def draws_between(self, first: int, last: int) -> int:
-        """Number of draws in the difference of the sums after `first` and `last` values."""
+        """Number of draws between the sums after `first` and `last` values."""
         same = first // self.size == last // self.size
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 

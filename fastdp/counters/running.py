@@ -1,6 +1,6 @@
-"""Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4 and Theorem 4.2).
+"""Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4, Theorem 4.2).
 
-PHDStream itself calls counters directly (``points.decomposition``).
+PHDStream itself calls counters directly.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RunningCounts(Publisher[CountState]):
     counter : Counter
         :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
     epsilon : float
-        Privacy loss of all releases for one value that changes by one.
+        Privacy loss of all releases for a change by one.
     size : int
         Number of running sums.
     seed, key
@@ -138,7 +138,7 @@ class RunningCounts(Publisher[CountState]):
 
     Notes
     -----
-    An event must enter one sum, once; then all together cost epsilon.
+    An event must enter one sum, once.
 
     Examples
     --------
@@ -304,7 +304,7 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
 
 
 class SelectiveCounting(Publisher[SelectiveState]):
-    """Algorithm 4: at each time the input goes to the one counter that the selector names.
+    """Sends each input to the one counter that a selector names (Algorithm 4).
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Perturber(Protocol):
         """Guarantee of the endless stream."""
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to ``max_range`` values has noise variance K theta^2 / epsilon^2."""
+        """K: a random range of up to r values has noise variance K theta^2 / epsilon^2."""
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Draw the noise of one tree's released leaves, in grid steps: int64[leaves].
@@ -85,14 +85,14 @@ class CorrelatedPerturber(BoundPerturber, Protocol):
 
     @property
     def memory(self) -> int:
-        """Number of floats kept between values, first 0."""
+        """Number of floats kept between values."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
         """Turn draws from `position` on into noise, in place; return the next memory."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
-    """`perturber`, if its noise depends on earlier noise."""
+    """`perturber`, if its noise is correlated."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 

@@ -124,7 +124,7 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Shape with the first block length, 2^first, and 2^usual without a focus; least size of groups."""
+    """Shape with the first length, 2^first, and 2^usual without a focus; least group."""
 
     first: int = 0
     usual: int = 0
@@ -192,7 +192,7 @@ class Blocks(Flat):
         return length, length
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
-        """Query lengths that block lengths are chosen for: float64[4], of event counts float64[5]."""
+        """Query lengths that block lengths are chosen for."""
         count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
@@ -248,7 +248,7 @@ class Blocks(Flat):
         return 1 << least if grouped else 0
 
     def warm_up(self, holdout: int) -> int:
-        """Values released as sums that do not choose theta: a power of two up to `holdout` / 8."""
+        """Values released as sums, which do not choose theta: a power of two up to `holdout` / 8."""
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
@@ -303,7 +303,7 @@ class WindowTree(NamedTuple):
 
 
 def tree_for_window(window: int) -> WindowTree:
-    """Tree under which sums over `window` values (public, 1 to 2^20) have the least noise, averaged over positions.
+    """Tree under which sums over `window` values (public, 1 to 2^20) have the least noise on average.
 
     Notes
     -----

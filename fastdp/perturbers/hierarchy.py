@@ -78,8 +78,8 @@ def _shape(max_range: int, fan_out: int, height: int, pruned: int) -> HierarchyS
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, endlessly.
 
-    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK
-    and of Chan, Shi and Song (H_2).
+    ``Hierarchy()`` is ToPS's; ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK and of Chan, Shi
+    and Song.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers | None:
-        """Draw one tree's noise for each row, of all nodes where leaves depend on them."""
+        """Draw one tree's noise a row, of all nodes where leaves need them."""
         if self.noise == "gaussian":
             return None
         plan, all_nodes = rows.plan, self.consistent or rows.nodes

@@ -175,8 +175,8 @@ class Toeplitz:
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix sums
-    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Source: Dvijotham et al. 2024.
+    Privacy: (epsilon, delta), exact on this machine (``docs/noise.md``, section 8).  Prefix sums over T = 2^20 values
+    have a mean squared error of 495 theta^2 at (1, 1e-6).
 
     Examples
     --------
@@ -217,7 +217,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """First two coefficients of C; third one, factor and 1 less that of each term."""
+        """First two coefficients of C; third one, factor and its complement of each term."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps

@@ -35,7 +35,7 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """Smoother that validates a state from a file."""
+    """Smoother that checks a state of a file."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """True if at most `blocks` blocks can lead to `state`."""
@@ -78,7 +78,7 @@ def start_rows(smoother: Smoother, firsts: Floats, thetas: Floats) -> Floats:
 
 
 def step_rows(smoother: Smoother, memory: Floats, means: Floats, counts: Indices) -> Floats:
-    """:meth:`ByRows.step_rows`, or a call a stream where the smoother has none."""
+    """:meth:`ByRows.step_rows`, if need be stream by stream."""
     if isinstance(smoother, ByRows):
         return smoother.step_rows(memory, means, counts)
     predictions = means.copy()

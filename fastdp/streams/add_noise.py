@@ -34,7 +34,7 @@ ADJACENCY = "add, remove or replace one contribution, which moves the values by 
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The Laplace mechanism on a vector of at most ``size`` numbers; ``wanted``: the caller's resolution."""
+    """Laplace mechanism on at most ``size`` numbers; ``wanted``: the caller's resolution."""
 
     rule: ClassVar[int] = 1
 
@@ -73,7 +73,7 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance in grid steps of values that move by `distance`: at most ceil(A) + n - 1."""
+        """L1 distance in grid steps of values that move by `distance`, at most ceil(A) + n - 1."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved
@@ -105,7 +105,7 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """Add noise to the column; `bound` binds it to the values, if the key may meet others."""
+        """Add noise; `bound` binds it to the values, if the key may meet others."""
         steps = self._in_steps(column, nonfinite)
         if bound:
             key, _ = step_key(key.bind(self), "", 0, steps)

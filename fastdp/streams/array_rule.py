@@ -100,7 +100,7 @@ def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
 
 @lru_cache(maxsize=256)
 def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: int) -> Sums:
-    """Parts of `rest` for the total, the blocks and their groups."""
+    """Parts of `rest` for total, blocks and groups."""
     clipped = Fraction(theta_steps, bound_steps)
     if blocks == 1:
         of_total = OF_TOTAL_ALONE if clipped <= ALONE else Fraction(1)
@@ -204,7 +204,7 @@ class ArrayRule:
 
     @property
     def group_square(self) -> int:
-        """Squared sensitivity of a unit's values, which may lie in one block."""
+        """Squared sensitivity of a unit's values, perhaps in one block."""
         return self.contributions**2
 
     def loss_of(self, part: Fraction) -> float:
@@ -239,7 +239,7 @@ class ArrayRule:
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
-        """Block lengths that may be chosen, and their public costs; empty if none is."""
+        """Block lengths that may be chosen, if any, and their public costs."""
         if not self.shares.number:
             return [], []
         n, rest = self.size, self.loss_of(self.shares.rest)

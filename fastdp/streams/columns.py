@@ -64,7 +64,7 @@ def copied(rows: Records) -> Records:
 
 
 class RowValues(NamedTuple):
-    """Values of a call: of row ``which[i]`` ``counts[i]`` from ``starts[i]`` on, published from ``out_starts[i]``."""
+    """Values of a call: ``counts[i]`` of row ``which[i]`` from ``starts[i]`` on, and their outputs."""
 
     values: Array
     starts: Indices

@@ -32,7 +32,7 @@ HALF, LOW_HALF = 32, 2**32 - 1
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain | None:
-    """Derive the chain key of the first sum under this threshold from `before`; None for trees."""
+    """Derive the chain key of the first sum under this threshold; None for trees."""
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return None
     chain_key = key.within("behind", before.tobytes()) if before.any() else key
@@ -189,7 +189,7 @@ class FixedBlocks:
         *,
         nodes: bool = False,
     ) -> Integers:
-        """Noise of `count` trees a row, of all nodes or of leaves: int64[m, count, w]."""
+        """Noise of `count` trees a row: int64[m, count, w]."""
         if keys.numbers is not None and isinstance(self.perturber, RowPerturber):
             rows = TreeRows(
                 plan=self.plan,
@@ -264,7 +264,7 @@ class FixedBlocks:
     def _leaves_of(
         self, state: Streams, which: Indices, count: int, needed: int, keys: RowKeys
     ) -> tuple[Streams, Integers]:
-        """Noise of each row's present tree, and of the `count` - 1 after it."""
+        """Noise of each row's tree, and of the `count` - 1 after it."""
         rows, size = state.rows, self.plan.tree_blocks
         steps, trees = rows["theta_steps"][which], rows["blocks"][which] // size
         needed = size if keys.goes_on else min(size, needed)
@@ -314,7 +314,7 @@ class FixedBlocks:
     def released_nodes(
         self, steps: Indices, batch: RowValues, keys: RowKeys, into: ReleasedNodes, borders: Indices
     ) -> None:
-        """Sum all nodes of published rows with noise; leaves equal the published values."""
+        """Sum all nodes of rows with noise; leaves equal the published values."""
         plan, which = self.plan, batch.which
         tops = np.minimum(steps, self.grid.bound_steps).astype(np.float64)
         most = int((-(-batch.counts // plan.tree_blocks)).max())

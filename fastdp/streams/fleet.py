@@ -209,8 +209,8 @@ class Fleet:
         Raises
         ------
         DataError
-            For ids or values that are not accepted, by the first index; nothing is consumed.  A threshold rule's
-            error, or warning made an error, loses the fleet: load its last state.
+            For ids or values that are not accepted; nothing is consumed.  A threshold rule's error, or warning made
+            an error, loses the fleet: load its last state.
         """
         self._check()
         column = as_column(values, "values")
@@ -410,7 +410,7 @@ class Fleet:
 
     @single_caller
     def _give_up(self) -> None:
-        """Refuse further calls; StateError within another thread's call, or after a fork."""
+        """Refuse further calls; StateError within a call, or after a fork."""
         self._lost = True
 
     def _same_fleet(self, other: Fleet) -> bool:

@@ -58,8 +58,8 @@ class ToPS(StreamPublisher):
     expected_length : int, optional
         Public estimate of the stream's length, for defaults.
     every : str, float or timedelta, optional
-        Public time between two values (such as "30min", or seconds); without a length, a year is planned.  Warns of
-        hold-outs longer than a day.
+        Public time between two values, such as "30min" or seconds; without a length, a year is planned.  Warns of
+        hold-outs of over a day.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
@@ -167,8 +167,7 @@ class Adaptive(StreamPublisher):
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine.
 
-    :attr:`fastdp.Release.revised` uses everything released so far; it errs several times less for ranges up to 10^5
-    values (``docs/streams.md``).
+    :attr:`fastdp.Release.revised` errs several times less for ranges up to 10^5 values (``docs/streams.md``).
 
     Examples
     --------
@@ -265,7 +264,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
+    """Fewest values that choose well, up to `length` / 4 and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

@@ -221,7 +221,7 @@ class StreamParameters:
 
     @cached_property
     def publish_epsilon(self) -> float:
-        """The perturber's budget, after a renewal from the same values."""
+        """The perturber's budget, less that of renewals from the same values."""
         if self.gaussian:
             return group_share(self.loss, self.group_square)
         epsilon = self.unit_epsilon

@@ -64,7 +64,7 @@ class StreamPublisher(Publisher[State]):
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), whose noise is w times as wide.
     delta : float
-        Probability that epsilon may fail; only with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
+        Probability that epsilon may fail, with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
     sensitivity : float, optional
         Largest change of a value by one event: see :class:`fastdp.Adaptive`.
     seed, key
@@ -72,8 +72,8 @@ class StreamPublisher(Publisher[State]):
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine, with ``NoisyMax``, ``ScaleFree`` or ``Fixed``; quantile thresholds
-    add a delta or rest on real arithmetic.  Output does not depend on chunking.
+    Privacy: pure epsilon, exact on this machine; quantile thresholds add a delta or rest on real arithmetic.  Output
+    does not depend on chunking.
 
     Examples
     --------

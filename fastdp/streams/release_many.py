@@ -74,7 +74,7 @@ def names_of(streams: Streams, ids: object, holdout: int, secret: Key) -> Ids:
 def release_rows(
     composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int, sizes: Sizes = BATCH
 ) -> Release:
-    """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
+    """Release stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     named = names_of(streams, ids, holdout, secret)
     numbers = named if isinstance(named, np.ndarray) else None
@@ -114,7 +114,7 @@ def release_rows(
 
 
 def _named_keys(composition: StreamParameters, secret: Key, names: Ids) -> Sequence[Key] | None:
-    """Keys of named streams; None for numbers, and under a fresh key."""
+    """Keys of named streams; None for numbers and fresh keys."""
     if isinstance(names, np.ndarray) or secret.binding is Binding.COMPOSITION:
         return None
     return composition.noise_keys([secret.of_stream(str(name)) for name in names])
@@ -259,7 +259,7 @@ def borders_of(counts: Indices) -> Indices:
 
 
 def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Yield the streams `order`, sorted by length, at most `rows_at_once` at a time."""
+    """Yield streams, sorted by length, at most `rows_at_once` at a time."""
     begin = 0
     while begin < order.size:
         end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
@@ -288,7 +288,7 @@ def even(count: int, most: int, threads: int) -> int:
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Call `work` on every batch; raise the first error after all have stopped."""
+    """Call `work` on every batch; raise the first error at the end."""
     if threads == 1:
         for batch in batches:
             work(batch)

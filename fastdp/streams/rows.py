@@ -113,8 +113,7 @@ MAX_KEPT = 2**31
 class StreamRows(Rows):
     """Streams of values: the pass of a publisher, for all rows of a call.
 
-    Columns: :class:`fastdp.streams.columns.Streams`, rows and seasons as numbers, then the streams' numbers and
-    secrets.
+    Columns: :class:`fastdp.streams.columns.Streams`, records as numbers, then numbers and secrets of keys.
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:

@@ -58,7 +58,7 @@ class Chooser(Protocol):
         """Independent copy, to drop a rejected chunk."""
 
     def observe(self, values: Floats) -> None:
-        """Add finite `values`, copied: the caller owns their memory."""
+        """Add finite `values`, copied."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
@@ -193,7 +193,7 @@ MAX_EPSILON = 2.0**40
 
 @lru_cache(maxsize=256)
 def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
-    """Integer weight of a count, a power of two, if a score adds up `counts` counts."""
+    """Integer weight of a count, a power of two, in scores of `counts` counts."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44

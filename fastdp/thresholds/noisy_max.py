@@ -81,7 +81,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
-        """Distance of candidates; ParameterError if `step` does not fit the bound."""
+        """Distance of candidates; ParameterError where `step` does not fit."""
         if self.step is None:
             if MIN_UNIT_STEP <= bound <= MAX_UNIT_STEP:
                 return 1.0

@@ -1,6 +1,6 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
-Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m].
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class PAKQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
+        Quantile, in (0, 1).  The paper's .99575 aims at .995; its code ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip

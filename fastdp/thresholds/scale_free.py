@@ -136,7 +136,7 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser; `above`: values above the lowest candidate, if already released."""
+        """Empty chooser; `above`: number above the lowest candidate, if released."""
         return _ScaleFreeChooser(self, task, above)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
@@ -202,7 +202,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Chooser whose bin j counts values in (candidate j - 1, candidate j]."""
+    """Chooser whose bin j counts values between candidates j - 1 and j."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps

@@ -57,6 +57,7 @@ def test_claims_name_what_a_figure_runs(name: str, tmp_path: Path) -> None:
     for each in tables:
         for file in (each.get("real", {}).get("file"), each.get("file")):
             if file is not None:
+                (tmp_path / file).parent.mkdir(exist_ok=True)
                 (tmp_path / file).touch()
     (real,) = suites.of_name(name, data=tmp_path)
     runs = [real.specification]

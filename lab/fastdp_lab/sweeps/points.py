@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -25,7 +25,7 @@ from fastdp.points.maps import read_domain
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import PointStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
-from fastdp_lab.queries import PAPER_SETS, BoxQueries, PointIndex, random_boxes
+from fastdp_lab.queries import PAPER_SETS, BoxQueries, Placement, PointIndex, paper_queries
 from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
@@ -79,6 +79,8 @@ DOWNLOADS = ("gowalla",)
 @dataclass(frozen=True, kw_only=True)
 class PointSet(DataSet):
     """A stream of points to publish."""
+
+    STUDY: ClassVar[str] = "points"
 
     format: str
     box: Corners
@@ -174,7 +176,7 @@ def _corners(table: Any, place: str) -> Corners:
 
 #: Keys of the table of each kind of queries, the usual number of times, and the largest count.
 _QUERIES: dict[str, tuple[tuple[str, ...], int, int]] = {
-    "boxes": (("name", "kind", "times", "count", "classes", "fixed"), 11, 10**6),
+    "boxes": (("name", "kind", "times", "count", "classes", "fixed", "placement"), 11, 10**6),
     "map": (("name", "kind", "times", "count", "box"), 3, 1000),
 }
 
@@ -189,6 +191,7 @@ class BoxWorkload:
     classes: Annotated[tuple[str, ...], Meta(min_length=1)] = CLASSES
     count: int | None = None
     fixed: bool = True
+    placement: Placement = "inside"
     box: Corners | None = None
     place: str = field(default="workloads", compare=False)
 
@@ -225,12 +228,8 @@ class BoxWorkload:
                 for part in (slice(None, -1), slice(1, None))
             )
             return [BoxQueries(self.name, lower, upper)]
-        seeds = np.random.SeedSequence(seed).generate_state(len(PAPER_SETS), np.uint64)
-        return [
-            random_boxes(box[0], box[1], self.count or usual, low, high, seed=int(own), name=name)
-            for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
-            if name in self.classes
-        ]
+        every = paper_queries(box[0], box[1], count=self.count, placement=self.placement, seed=seed)
+        return [asked for name, asked in every.items() if name in self.classes]
 
 
 def read_workload(table: Table, place: str) -> BoxWorkload:
