@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -98,6 +99,42 @@ def test_an_even_pace_has_days(tmp_path: Path) -> None:
     assert "shares is missing" in complaint(
         {**given, "workloads": [{"kind": "quantiles"}], "datasets": tables(file="x.npy", days=14)["datasets"]}
     )
+
+
+def test_print_stands_beside_the_optimum_of_each_first_part(tmp_path: Path, stream: list[float]) -> None:
+    """100 values are too few for a threshold: the plain tree, which clips nothing."""
+    given = tables(file="x.npy", holdout=[100, 200])
+    both = {"x, holdout=100": {"IF": 1.5, "r": 3.0}, "x, holdout=200": {"IF": 2.5, "r": 4.0}}
+    given["mechanisms"] = [
+        {"name": "ours", "system": "pak_optimum"},
+        {"name": "by row", "system": "printed", "numbers": both},
+        {"name": "for all", "system": "printed", "numbers": {"IF": 7.0}},
+    ]
+    given |= {"repetitions": 1, "workloads": [{"only": ["IF", "clipping error / B"]}]}
+    rows = sweeps.load(sweeps.run(sweeps.from_table(given), tmp_path / "out", data=tmp_path))
+    found = rows.set_index(["mechanism", "dataset", "group"])["value"].to_dict()
+    assert len(found) == 8
+    for name, row in both.items():
+        assert found["by row", name, "IF"] == row["IF"]
+        assert found["for all", name, "IF"] == 7.0
+        assert (found["ours", name, "IF"], found["ours", name, "clipping error / B"]) == (1.0, 0.0)
+
+
+@pytest.mark.slow
+def test_runs_err_as_section_seven_says(tmp_path: Path) -> None:
+    """Exponential bills of Table II: fewer runs than the suite, but the same numbers of each."""
+    (suite,) = suites.of_name("pak_figure_10_11")
+    table = suite.specification.table()
+    assert [each["name"] for each in table["datasets"]] == ["bills", "POS"]
+    few = replace(suite.specification, datasets=suite.specification.datasets[:1], repetitions=12)
+    rows = sweeps.load(sweeps.run(few, tmp_path / "out"))
+    found = rows.groupby(["mechanism", "group"])["value"].mean()
+    assert 4.5 < found["plain binary tree", "error at n / B"] / found["PAK", "error at n / B"] < 18.0
+    assert found["plain binary tree", "clipping error / B"] == 0.0
+    # The tree's node at step n: popcount(150,000) = 8 noises of 18 levels, whose mean absolute sum is known.
+    scale = 18.0 * math.sqrt(2.0 * 8.0) * math.sqrt(2.0 / math.pi)
+    assert 0.5 * scale < found["plain binary tree", "error at n / B"] < 1.6 * scale
+    assert 0.0 < found["PAK", "clipping error / B"] < found["bound of clipping", "clipping error / B"]
 
 
 def test_a_page_draws_its_statistics(tmp_path: Path, stream: list[float]) -> None:
