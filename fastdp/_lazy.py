@@ -13,8 +13,8 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package whose `names` load on first use.
 
-    `homes`: names by module; names without a home are modules.  Packages hide the result from type checkers, which
-    would otherwise accept misspelt names.
+    `homes`: names by module; names without a home are modules.  Packages hide both from type checkers, which would
+    accept misspelt names.
     """
     home_of = {name: home for home, own in homes.items() for name in own}
 

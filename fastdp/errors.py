@@ -10,7 +10,7 @@ from contextvars import ContextVar
 class FastDPError(Exception):
     """Base of fastdp's errors.
 
-    ``parameter``: name of the argument or field at fault, with which the message begins, or None.
+    ``parameter``: name of the argument or field with which the message begins, or None.
     """
 
     def __init__(self, *told: object, parameter: str | None = None) -> None:
@@ -53,7 +53,7 @@ spelling: ContextVar[Callable[[str, Mapping[str, object]], str]] = ContextVar("s
 
 
 def argument(of: str = "", /, **given: object) -> str:
-    """Spell parameters as the reader types them: ``bound=10.0``, ``Time(unit='s')``; ``...`` is any value."""
+    """Spell parameters as the reader types them: ``bound=10.0``; ``...`` is any value."""
     return spelling.get()(of, given)
 
 

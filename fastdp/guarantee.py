@@ -27,11 +27,11 @@ class Guarantee:
     Parameters
     ----------
     epsilon : float
-        Privacy loss: probabilities of outputs of adjacent streams are at most a factor e^epsilon apart.
+        Probabilities of outputs of adjacent streams are at most a factor e^epsilon apart.
     delta : float
-        Probability that the factor may fail; 0 for pure epsilon.
+        Probability that the factor may fail.
     unit : str
-        The protected unit.
+        Protected unit.
     adjacency : str
         Definition of adjacent streams.
     model : str
@@ -41,9 +41,9 @@ class Guarantee:
     numeric_distance : float
         Total variation distance of the noise from its distribution; 0 for exact samplers.
     simulated : bool
-        True if the noise came from a seed, so not private.
+        True if the noise came from a seed: not private.
     derivation : tuple of str
-        Proof sketch, one step a line.
+        Steps of the proof.
     rho : float
         The mechanism is rho-zCDP (:meth:`at_delta` converts); ``inf`` if not claimed.
     rows : UnitRows or None
@@ -121,7 +121,7 @@ class Guarantee:
 
     @property
     def zcdp(self) -> float:
-        """The rho that holds: the claimed one, or epsilon^2 / 2 of pure epsilon; else `inf`."""
+        """The rho that holds: the claimed, or epsilon^2 / 2 of pure epsilon; else `inf`."""
         pure = math.inf if self.delta or math.isinf(self.epsilon) else round_up(Fraction(self.epsilon) ** 2 / 2)
         return min(self.rho, pure)
 
@@ -136,7 +136,7 @@ class Guarantee:
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
         """The guarantee as (`epsilon`, `delta`); ValueError if its rho is too large.
 
-        With the `distance` of Gaussian from rounded normal noise Gaussian DP's tighter conversion is tried first.
+        With the `distance` of Gaussian from rounded normal noise Gaussian DP's conversion is tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (
@@ -150,7 +150,7 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """Fields for a noise key, if a component holds a guarantee."""
+        """Fields for a noise key."""
         return {name: value for name, value in values_of(self).items() if name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best by moments.
+    """Delta for which `rho`-zCDP implies (`epsilon`, delta).
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 12; every order alpha > 1 is valid.
     """
@@ -266,10 +266,7 @@ def _largest(start: float, fits: Callable[[float], bool]) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """Loss x to divide among components: x^2 / 2 is :func:`zcdp_rho`, rounded down.
-
-    ParameterError for epsilon outside [2^-60, 2^60].
-    """
+    """Loss x to divide among components: x^2 / 2 is :func:`zcdp_rho`, rounded down."""
     if not 2.0**-60 <= epsilon <= 2.0**60:
         raise refusal("epsilon", epsilon, "from 2^-60 to 2^60 with a delta")
     return math.sqrt(2.0 * zcdp_rho(epsilon, delta)) * (1.0 - _MARGIN)
@@ -278,7 +275,7 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
 def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
     """Delta at `epsilon` of noise at `distance` from normal noise of sensitivity / deviation `mu`.
 
-    Source: Balle and Wang 2018, Theorem 8; squares of mu add up (Dong, Roth and Su 2022).
+    Source: Balle and Wang 2018, Theorem 8.
     """
     least, most = _normal_tail(mu, epsilon), _normal_tail(-mu, -epsilon)
     grown = math.exp(min(epsilon, 700.0))
@@ -314,7 +311,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Guarantee on the same values: epsilons, deltas and rhos add up; epsilon is at most that of rho."""
+    """Guarantee on the same values: epsilons, deltas and rhos add up."""
     # An infinite epsilon (no privacy at all) stays infinite.
     endless = any(math.isinf(g.epsilon) for g in guarantees)
     epsilon = sum((Fraction(g.epsilon) for g in guarantees if not endless), Fraction(0))
@@ -335,10 +332,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 
 
 def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
-    """Guarantee for `size` units together, from that of one `member`.
-
-    `epsilon`: loss of all; `unit`, `adjacency`, `step` describe the result.
-    """
+    """Guarantee for `size` units together, from that of one `member`; `epsilon`: loss of all."""
     loss = member.epsilon
     if math.isfinite(loss) and size * Fraction(loss) > Fraction(epsilon):
         raise ValueError("the members of a group lose more than the group may")
@@ -366,7 +360,7 @@ def fraction_of(total: float, parts: int) -> float:
 
 
 def remainder(total: float, spent: float) -> float:
-    """Budget left, rounded down: with `spent` at most `total`."""
+    """Budget left, rounded down."""
     rest = total - spent
     return rest if Fraction(rest) + Fraction(spent) <= Fraction(total) else math.nextafter(rest, 0.0)
 
@@ -410,7 +404,7 @@ class Account(Protocol):
 
 
 def check_charge(ledger: Account | None, stream: str | None, part: str | None = None) -> None:
-    """ParameterError for a ledger without `stream`, or `part` without one."""
+    """ParameterError for a ledger without `stream`, or a `part` alone."""
     if ledger is None:
         if part is not None:
             raise validation.refusal("part", part, "None without a ledger")
@@ -428,7 +422,7 @@ def charge(
     part: str | None = None,
     mechanism: object = None,
 ) -> AbstractContextManager[object]:
-    """Reserve the loss of the release in the block, if there is a ledger."""
+    """Reserve the loss of the release in the block, with a ledger."""
     check_charge(ledger, stream, part)
     if ledger is None or stream is None:
         return nullcontext()

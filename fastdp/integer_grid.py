@@ -26,17 +26,7 @@ HEADROOM = 64
 
 @dataclass(frozen=True)
 class Grid:
-    """Whole multiples of ``resolution`` in [0, bound].
-
-    Parameters
-    ----------
-    bound : float
-        Public upper bound of a value.
-    resolution : float
-        One step, in units of the input.
-    ceiling_steps : int
-        Largest threshold, in steps, whose noise provably fits.
-    """
+    """Whole multiples of ``resolution`` in [0, bound]; ``ceiling_steps``: largest threshold whose noise fits."""
 
     bound: float
     resolution: float
@@ -49,7 +39,7 @@ class Grid:
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """Round `theta` to whole grid steps, at least 1; a threshold above the bound is kept up to the ceiling."""
+        """Round `theta` to whole grid steps, at least 1 and at most the bound or, above it, the ceiling."""
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
             return most
@@ -85,7 +75,7 @@ def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
 
 
 def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
-    """Reason why `grid` does not fit int64, or None; `per_step`: noise scale for a threshold of one step."""
+    """Reason why `grid` does not fit int64, or None; `per_step`: noise scale per step of theta."""
     steps = grid.bound_steps
     scale = steps * per_step
     if per_step < MIN_SCALE:
@@ -101,7 +91,6 @@ def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> Grid:
-    """Grid with the largest theta whose sums and noise fit int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total)))
 
@@ -109,11 +98,7 @@ def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, f
 def make_grid(
     bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
 ) -> Grid:
-    """Grid, proved to fit int64; ParameterError if a given resolution does not.
-
-    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40
-    steps, beyond which the sampler is slow.
-    """
+    """Grid, proved to fit int64; ParameterError if a given resolution does not."""
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise refusal("bound", bound, f"between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
@@ -136,6 +121,8 @@ def _proved_grid(
                 f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
             )
         return _with_ceiling(grid, per_step, max_range, levels, fan_out)
+    # The largest power of two up to bound * 2^-32, doubled until noise fits in 2^40 steps, above which the sampler is
+    # slow.
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
     coarsest: Grid | None = None
     while step <= bound:
@@ -160,11 +147,7 @@ EVENT_STEPS = 2**10
 
 
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
-    """Grid of values without a bound, which saturate at a public magnitude; errors as of :func:`make_grid`.
-
-    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or a coarser one if
-    noise exceeds 2^40 steps.
-    """
+    """Grid of values without a bound, which saturate at a public magnitude; errors as of :func:`make_grid`."""
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise refusal("sensitivity", sensitivity, f"between {MIN_BOUND} and {MAX_BOUND}")
 
@@ -185,6 +168,8 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
                 f"which sums of {max_range} values and their noise (epsilon = {epsilon!r}) fit 64-bit integers"
             )
         return grid
+    # The largest power of two that splits sensitivity and noise scale into 2^10 steps, or a coarser one if noise
+    # exceeds 2^40.
     finest = 2.0 ** (math.frexp(sensitivity * min(1.0, 1.0 / epsilon) / EVENT_STEPS)[1] - 1)
     while finest <= sensitivity and (sensitivity / finest) / epsilon > QUICK_SCALE:
         finest *= 2.0

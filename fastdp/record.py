@@ -6,9 +6,8 @@ A frozen dataclass whose fields are :func:`parameter` calls::
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
-From these follow checks, constructor, JSON, noise identity and command line options; the public class's docstring has
-the meanings.  A field annotated with None is optional; ``words=("auto",)`` accepts these texts too; ``_check`` checks
-relations between fields.
+From these follow checks, constructor, JSON, noise identity and command line options.  A field annotated with None is
+optional; ``words=("auto",)`` accepts these texts too; ``_check`` checks relations between fields.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _ENTRY = re.compile(r"^(\w[\w, ]*)(?: : [^\n]*)?\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))+)
 
 @dataclass(frozen=True)
 class Kind:
-    """Parameter that ``_check`` validates; `words` are accepted too, and None if `optional`."""
+    """Parameter that ``_check`` validates, or one of `words`."""
 
     words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: object) -> object:
-        """Return the value to store; ParameterError if it is not accepted."""
+        """Return the value to store; else ParameterError."""
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
@@ -170,7 +169,7 @@ def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
 def record(made: type[T]) -> type[T]:
-    """Decorator: a class becomes a frozen dataclass that checks its parameters, then calls `_check`."""
+    """Decorator: a class becomes a frozen dataclass that checks its parameters."""
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
@@ -215,7 +214,7 @@ def meanings(public: Callable[..., object]) -> dict[str, str]:
 
 @record
 class Keyed:
-    """Adds seed and secret key to a record, without its identity."""
+    """Adds seed and secret key to a record, outside its identity."""
 
     seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
     key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
@@ -224,7 +223,7 @@ class Keyed:
 def constructor(
     made: Callable[P, T],
 ) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
-    """Decorator of ``__init__(self, record, seed, key)``: callers give fields of the record `made`."""
+    """Decorator of ``__init__(self, record, seed, key)``, for callers that give fields of the record."""
 
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)
@@ -254,7 +253,7 @@ def put(made: object, **fields: object) -> None:
 
 
 def values_of(made: object, *names: str) -> Json:
-    """Fields of a dataclass by name, or these attributes."""
+    """Fields of a dataclass, or these attributes, by name."""
     return {name: getattr(made, name) for name in names or _names(cast("type", type(made)))}
 
 
@@ -267,7 +266,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 def shared(make: Callable[..., T], *, warns: bool = False, **fields: object) -> T:
-    """Call ``make(**fields)``, or reuse its result for equal plain fields, unless `make` ``warns``."""
+    """Call ``make(**fields)``, or reuse its result for equal plain fields unless it ``warns``."""
     if warns:
         return make(**fields)
     held: list[type] = []

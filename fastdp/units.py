@@ -29,7 +29,7 @@ BasisName = Literal["auto", "calendar", "windows"]
 
 
 def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
-    """`length` as text and as (microseconds, months, days), one nonzero; else ParameterError."""
+    """`length` as text and (microseconds, months, days); else ParameterError."""
     if isinstance(length, timedelta) and length > timedelta():
         return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
     count, unit = split_duration(length)
@@ -75,14 +75,14 @@ def _as_basis(name: str, value: object) -> str | tuple[float, ...]:
 
 @record
 class Rows:
-    """Unit of privacy of a table: up to k rows of one person, of whom it assumes no more.
+    """Unit of privacy of a table: k rows of one person, who is assumed to have no more.
 
     Parameters
     ----------
     k : int
         Number of rows.
     per : str or timedelta, optional
-        The limit holds in each period of this length, such as "1d", aligned as windows; by default for all rows.
+        The limit holds in each period of this length, such as "1d", aligned as windows; by default for all.
 
     Examples
     --------
@@ -112,32 +112,32 @@ class Rows:
 
 @record
 class Person:
-    """Unit of privacy of a table: all rows of a person, of whom a bounded number count.
+    """Unit of privacy of a table: all rows of a person, of which a bounded number count.
 
     Parameters
     ----------
     column : str
         Column of persons; equal values of other types are one person (``docs/tables.md``).
     rows : int or "auto"
-        Rows of a person that count, those of least keyed hash, spread evenly over a period. "auto": chosen with a
-        fiftieth of the budget, so that noise and dropped rows err alike.
+        Rows of a person that count, by least keyed hash, spread evenly over a period. "auto": chosen with a fiftieth
+        of the budget, so that noise and dropped rows err alike.
     per : str or timedelta, optional
         The unit is a person's rows in any one period of this length, such as "1d", aligned as windows; by default
         all.
     per_window : int, optional
         Rows of a person that count in one window.
     basis : "auto", "calendar", "windows" or tuple of float
-        Sums and counts of persons with rows in most windows: noise in every window, or in the numbers of a calendar
-        (mean, waves of a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the
-        first window on. "auto": a calendar if it is expected to err three times less.
+        For persons with rows in most windows: noise in every window, or in the numbers of a calendar (mean, waves of
+        a day, weekdays, slow changes), or of a calendar and a public curve that repeats from the first window on.
+        "auto": a calendar if it is expected to err three times less.
     most : int, optional
         Publicly known most rows of a person (in each ``per``), from ``rows`` to four times ``rows`` plus
         ``per_window`` (or ``rows``): intervals then have both ends.  If all of them count, none are dropped, and
         their share is for the sums.  Privacy does not depend on it.
     keys : int, optional
-        Keys of a person (in each ``per``) whose rows count, those of least keyed hash; by default all.  A person's
-        part in a calendar's numbers, and in reach by key (there the first ones, of all periods), is then smaller: 1
-        for homes that stay in one district.
+        Keys of a person (in each ``per``) whose rows count, by least keyed hash; by default all.  It reduces a
+        person's part in a calendar's numbers, and in reach by key (there the first ones, of all periods): 1 for homes
+        that stay in one district.
 
     Examples
     --------
@@ -170,7 +170,7 @@ class Person:
             raise refusal("most", self.most, f"at most {known}: no number holds more rows of a person")
 
     def known_rows(self, rows: int) -> int:
-        """Most rows of a person whose number is known, if `rows` count."""
+        """Largest known number of a person's rows, if `rows` count."""
         # Of a person with any rows at least so many count.
         counted = min(rows, self.per_window or rows) if self.keys is None else 1
         return MOST_DROPPED * rows + counted
@@ -203,7 +203,7 @@ def zone_name(name: str | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str | None) -> tzinfo | None:
-    """Zone with this name, None for None; ParameterError if unknown."""
+    """Zone with this name, or None; else ParameterError."""
     if name is None:
         return None
     fixed = OFFSET.fullmatch(str(name))
@@ -221,12 +221,12 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def origin_of(length: str) -> datetime:
-    """Default beginning of spans: 1970-01-01, for weeks the Monday after."""
+    """Default beginning of spans: 1970-01-01, or the Monday after for weeks."""
     return MONDAY if length.endswith("w") else EPOCH
 
 
 def instant(local: datetime, zone: tzinfo | None) -> int:
-    """Microseconds of a clock time: the first of two; a skipped one moves forward."""
+    """Microseconds of a clock time, the first of two; a skipped one moves forward."""
     if zone is None:
         return (local - EPOCH) // MICROSECOND
     return (local.replace(tzinfo=zone, fold=0) - AWARE_EPOCH) // MICROSECOND
@@ -239,7 +239,7 @@ def local_time(moment: int, zone: tzinfo | None) -> datetime:
 
 
 class Period(NamedTuple):
-    """Consecutive spans of time; a unit's rows lie in one of them."""
+    """Consecutive spans of time, one of which has a unit's rows."""
 
     #: Unit of the length; months begin on their first day, days at midnight.
     measure: Literal["months", "days", "microseconds"]
@@ -302,7 +302,7 @@ class Period(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Public instants [start, stop) of a column; rows at others do not change a release."""
+    """Public instants [start, stop) of a column; other rows do not change a release."""
 
     #: The column of times.
     column: str
@@ -345,7 +345,7 @@ class UnitRows(NamedTuple):
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:
-        """Number of changes of this unit that cover any one of the unit `weaker`, or None."""
+        """Number of changes of this unit that cover one of `weaker`, or None."""
         if self == weaker:
             return 1
         one_row = weaker.who is None and weaker.most == 1
@@ -358,7 +358,7 @@ class UnitRows(NamedTuple):
         return 1 if weaker.who is None and weaker.most <= self.most else None
 
     def keeps(self, times: Times) -> bool:
-        """True if no unit lies both inside these times and outside."""
+        """True if no unit lies both inside and outside these times."""
         if self.period is None:
             return self.who is None and self.most == 1
         return self.period.between(times.start, times.stop) is not None
@@ -397,7 +397,7 @@ NAME = Text(LONGEST_NAME)
 
 
 def normal_name(field: str, value: object) -> str:
-    """Name in Unicode's normal form C; ParameterError for invisible characters."""
+    """Name in normal form C; ParameterError for invisible characters."""
     name = unicodedata.normalize("NFC", NAME.check(field, value))
     if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"

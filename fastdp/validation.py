@@ -35,7 +35,7 @@ def is_scalar(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """Shorten `value` for a message; a container, which may hold private values, shows its type."""
+    """Shorten `value` for a message, to its type if a container."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:
@@ -51,7 +51,7 @@ def refusal(name: str, value: object, expected: str) -> ParameterError:
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: ParameterError for an array or list given for a scalar argument."""
+    """Decorator: ParameterError for an array or list in place of a scalar."""
     unwrapped = inspect.unwrap(function)
     checked = {name: accepted(kind) for name, kind in unwrapped.__annotations__.items() if name != "return"}
     names = unwrapped.__code__.co_varnames[: unwrapped.__code__.co_argcount]
@@ -70,7 +70,7 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def spelled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: a TypeError about an unknown keyword names a similar parameter."""
+    """Decorator: a TypeError about an unknown keyword names a similar one."""
     unwrapped = inspect.unwrap(function)
 
     @wraps(function)
@@ -94,14 +94,14 @@ def _explain(function: Callable[..., object], options: Mapping[str, object]) -> 
 
 
 def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:
-    """ParameterError unless `value` passes one of the tests, each with words."""
+    """ParameterError unless `value` passes a test."""
     if not any(takes(value) for takes, _ in accepted):
         words = dict.fromkeys(said for _, said in accepted)
         raise refusal(name, value, " or ".join(words))
 
 
 def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
-    """Tests and words for an annotation; None if a type is unknown."""
+    """Tests and words for an annotation, or None."""
     while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
         annotation = shorter
     tests = [_KINDS.get(kind) for kind in annotation.split(" | ")]
@@ -254,6 +254,6 @@ _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
 
 
 def split_duration(text: object) -> tuple[Fraction, str]:
-    """Split "30min" into number, by default 1, and unit; the number is 0 for another text."""
+    """Split "30min" into number, by default 1, and unit; 0 for another text."""
     match = _TEXT.fullmatch(text) if isinstance(text, str) else None
     return (Fraction(match[1] or 1), match[2]) if match else (Fraction(0), "")

@@ -23,12 +23,8 @@ from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_lab.sweeps import SYSTEMS, RunResult, Setting, System
 from fastdp_lab.sweeps.systems import Floats, Indices, Prepare, Run
 
-#: Exact prefix sums of the clipped stream, by position.
-Before = Callable[[Indices], Floats]
-
-
-#: Noisy prefix sums, and the same from exact ones.
-Released = tuple[Before, Callable[[Before, Indices], Floats]]
+#: Noisy prefix sums, by position.
+Released = Callable[[Indices], Floats]
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,8 @@ class Plan(NamedTuple):
         def run(key: Key) -> RunResult:
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
-            released, exact = self.release(Given(parameters, setting, values, theta, generator, key))
-            return RunResult(lambda starts, stops: released(stops) - released(starts), theta, exact=exact)
+            released = self.release(Given(parameters, setting, values, theta, generator, key))
+            return RunResult(lambda starts, stops: released(stops) - released(starts), theta)
 
         return run
 
@@ -89,19 +85,10 @@ def _blocks(body: Floats, length: int, noisy: Callable[[Floats], Floats]) -> Rel
     """Sums of blocks of this length, made private by the function and spread evenly."""
     edges = np.arange(0, body.size + 1, length)
     sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
-    return _released(edges, noisy(sums), body.size)
+    return _spread(edges, noisy(sums), body.size)
 
 
-def _released(edges: Indices, sums: Floats, size: int) -> Released:
-    """Block sums spread evenly, and what they would be without noise."""
-
-    def exact(before: Before, stops: Indices) -> Floats:
-        return _spread(edges, np.diff(before(edges)), size)(stops)
-
-    return _spread(edges, sums, size), exact
-
-
-def _spread(edges: Indices, sums: Floats, size: int) -> Before:
+def _spread(edges: Indices, sums: Floats, size: int) -> Released:
     """Prefix sums of block sums spread evenly; behind the last block its mean goes on."""
     running = prefix_sums(sums)
     if edges[-1] < size:
@@ -120,7 +107,7 @@ def holdout_mean(given: Given) -> Released:
     """The mean of the hold-out, with a quarter of its budget, times the length."""
     true = float(given.held.mean())
     mean = true + given.generator.laplace(0.0, 4.0 * given.scale / given.setting.holdout)
-    return (lambda stops: mean * stops), (lambda before, stops: true * stops)
+    return lambda stops: mean * stops
 
 
 def shrunken_tree(given: Given) -> Released:
@@ -133,7 +120,7 @@ def shrunken_tree(given: Given) -> Released:
     edges = np.arange(0, body.size + 1, plan.block)
     leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
     shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * given.scale) ** 2)
-    return _released(edges, shrunken, body.size)
+    return _spread(edges, shrunken, body.size)
 
 
 PLANS = {
@@ -176,7 +163,7 @@ def _online(setting: Setting, **parameters: Any) -> Prepare:
 
     def run(values: Floats, key: Key) -> RunResult:
         release = publisher(key).release(values)
-        return RunResult(release.sum, release.threshold, splits=False)
+        return RunResult(release.sum, release.threshold)
 
     publisher(Key.from_seed(0))
     return lambda values: partial(run, values)

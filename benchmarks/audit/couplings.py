@@ -154,8 +154,8 @@ def planted(generator: Generator) -> Instance:
     """Next to nothing at first, then much at one place: PrivTree chooses the cells of a later count."""
     options = {**shape_of(generator), "epsilon": 6.0, "max_depth": 6, "period": int(pick(generator, 1, 2))}
     dim, count = options["domain"].dim, 6
-    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
-    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
+    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)))]
+    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim))) for _ in range(count - 1)]
     event = event_of(generator, dim, count)
     return of_points(generator, partial(AdaptivePHDStream, **options), count, event=event, batches=batches)
 
@@ -480,7 +480,7 @@ def settling_free(generator: Generator) -> Instance:
     """A counter that is left takes its noise back for nothing: points come to one cell, and go to another one."""
     none: Floats = np.zeros((0, 1))
     left, right = np.full((30, 1), 0.1), np.full((30, 1), 0.9)
-    batches = [(left, none, 0), (right, left, 0), (none, right, 0), (left, none, 0), (none, left, 0)]
+    batches = [(left, none), (right, left), (none, right), (left, none), (none, left)]
     return of_points(
         generator,
         partial(PHDStream, Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4),
@@ -496,7 +496,7 @@ def papers_score(generator: Generator) -> Instance:
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     kind = {"max_depth": 20, "score": "paper", "threshold": -1.0, "total_share": 0.0}
     make = partial(PHDStream, Box(0, 1), 2.0, **kind)
-    right = of_points(generator, make, 1, saves=False, event=event, batches=[(added, removed, 0)])
+    right = of_points(generator, make, 1, saves=False, event=event, batches=[(added, removed)])
     return replace(right, claim=2.0)
 
 

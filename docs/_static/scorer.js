@@ -5,6 +5,7 @@ const SUBJECTS = {
   "engines": "kafka flink spark dask cluster distributed databricks topic broker exactly once",
   "experiments": "sweep simulate compare mechanisms reproduce results figures scenario",
   "explanation/adaptive": "adaptive block length algorithm works",
+  "explanation/beside_others": "comparison compare versus alternatives libraries opendp tumult pipelinedp diffprivlib google pydp beam",
   "explanation/exact_noise": "exact floating point leak vulnerability integers why works",
   "explanation/papers": "paper papers errata wrong mistakes authors reproduce figures cite citation source",
   "howto/auditing": "audit test attack refute check floating point vulnerability",
@@ -12,11 +13,11 @@ const SUBJECTS = {
   "howto/containers": "container docker podman kubernetes aws azure google cloud ecs fargate image deploy secret vault",
   "install": "install pip conda wheel offline without internet windows macos mac linux arm python version first call slow compile tab completion configuration config file toml options extras requirements",
   "interop": "opendp duckdb sql polars xarray jax pytorch replace numpy laplace add noise",
-  "ledger": "ledger budget limit accountant accounting spend spent remaining month monthly year yearly per person total two releases twice again same data",
-  "local": "local ldp randomized randomised response report client server untrusted",
+  "ledger": "ledger budget limit accountant accounting spend spent remaining month monthly year yearly per person total two releases twice again same data exceeded exceed refused error new every night nightly day",
+  "local": "local ldp randomized randomised response report client server untrusted differential privacy histogram distribution",
   "many_streams": "many streams thousands meters sensors devices fleet snapshot",
   "noise": "noise laplace gaussian discrete geometric proof sampler random generator zcdp rho",
-  "points": "points location map geo gps spatial polygon box heat phdstream counters",
+  "points": "points location map geo gps spatial polygon box heat phdstream counters synthetic data",
   "privacy": "privacy proof lemma composition adjacent unit persons rows group",
   "reference/glossary": "glossary definition meaning term words",
   "reference/reviewer": "gdpr legal compliance data protection officer reviewer lawyer ethics approval",
@@ -32,10 +33,10 @@ const SUBJECTS = {
   "tutorials/hourly_totals": "first steps getting started quickstart beginner example hourly totals",
   "tutorials/many_meters": "many meters sensors streams fleet",
   "tutorials/own_mechanism": "own custom mechanism write extend plugin",
-  "tutorials/places": "places location map geo synthetic points bikes cars",
+  "tutorials/places": "places location map geo synthetic points bikes cars data trajectories",
   "tutorials/planning": "choose epsilon plan accuracy error before budget how large",
   "tutorials/service": "service restart crash kill endless live online checkpoint daemon",
-  "tutorials/survey": "survey randomized randomised response questionnaire poll local device untrusted"
+  "tutorials/survey": "survey randomized randomised response questionnaire poll local device untrusted differential privacy histogram"
 };
 var Scorer = {
   score: ([name, , , , score]) => {

@@ -25,7 +25,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """Statistic of outputs, float64[n, k] to float64[n]; `discrete_only`: its values have no order."""
+    """Statistic of outputs, float64[n, k] to float64[n]; `discrete_only`: values have no order."""
 
     name: str
     of: Statistic
@@ -33,7 +33,7 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, statistics: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """Features from `statistics`, and those of ``events="auto"``, trained on separate trials."""
+    """Features from `statistics`, and those of "auto", trained on separate trials."""
     features = [Feature(name, statistic) for name, statistic in statistics]
     k = outputs.shape[1]
     chosen = _most_different(outputs, adjacent)
@@ -66,7 +66,7 @@ def fingerprint(outputs: Floats) -> Floats:
 
 
 def grain(numbers: Floats) -> Floats:
-    """Exponent of each double's lowest set bit, by which textbook noise reveals values (Mironov 2012)."""
+    """Exponent of each double's lowest set bit (Mironov 2012)."""
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> EXPONENT_BITS) & 0x7FF
     mantissa = (bits & ((1 << EXPONENT_BITS) - 1)) | np.where(exponent > 0, np.int64(1) << EXPONENT_BITS, 0)
@@ -146,7 +146,7 @@ def epsilon_at_least(
 ) -> Floats:
     """Lower bounds on epsilon, ln((P_low - delta) / P'_high), for events fixed before these trials.
 
-    Each exceeds the truth with probability at most `alpha`; -inf if P_low <= delta.
+    Each exceeds the truth with probability at most `alpha`.
     """
     low = at_least(hits, trials, alpha / 2.0) - delta
     high = at_most(hits_adjacent, trials, alpha / 2.0)

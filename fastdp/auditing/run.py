@@ -43,7 +43,7 @@ class TrialMechanism(Protocol):
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
-        """Outputs of independent runs, [trials] or [trials, k], a function of the arguments."""
+        """Outputs of independent runs, [trials] or [trials, k], by the arguments alone."""
         ...
 
 
@@ -90,10 +90,7 @@ Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
 
 
 def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
-    """Yield outputs of independent runs on copies of the data, float64[n, k].
-
-    DataError unless outputs are finite, exact as floats and of one length.
-    """
+    """Yield outputs of independent runs, float64[n, k]; DataError for unequal lengths or inexact numbers."""
     vectorised, width, number, begin = draws_trials(mechanism), 0, 0, 0
     while begin < trials:
         # The first batch shows how many numbers an output has.
@@ -125,7 +122,7 @@ def draws_trials(mechanism: object) -> bool:
 
 
 def check_mechanism(mechanism: object) -> None:
-    """ParameterError for a class, or an object that is not callable and has no ``draw_trials``."""
+    """ParameterError for a class, or neither callable nor ``draw_trials``."""
     if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
         raise ParameterError(
             f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
@@ -198,11 +195,11 @@ class AuditResult:
     epsilon, delta
         The claim; epsilon None without one.
     confidence : float
-        1 minus the probability that the bound is above the truth.
+        Probability that the bound holds.
     trials, counted : int
         Runs on each input, and those that the bound counts.
     hits, hits_adjacent : int
-        Counted runs in which the event held.
+        Counted runs with the event.
     seconds : float
     chosen : Event or None
         Event of the bound.
@@ -297,35 +294,35 @@ def audit(
     ----------
     mechanism : callable
         ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name; returns a
-        number or an array of fixed length.  For publishers :class:`fastdp.auditing.Publishing`; an object with
-        ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
+        number or an array of fixed length.  Or a :class:`fastdp.auditing.Publishing`, or a
+        :class:`fastdp.auditing.TrialMechanism`.
     x, x_adjacent : any
         Adjacent inputs, chosen to have a large loss.
     trials : int
         Runs on each input, at least 100.  A leak must occur in several of the runs that choose the event: a quarter
         of up to 2^19 runs, a sixteenth from 2^21 on.
     epsilon, delta : float, optional
-        The claim, by default ``mechanism.guarantee``'s; without one delta is 0.
+        The claim, by default ``mechanism.guarantee``'s, else with delta 0.
     events : "auto", a callable, or a sequence of callables
         A callable maps outputs, float64[n, k], to float64[n]; its best event is counted beside those of "auto".
     confidence : float
-        1 minus the probability that the bound is above the truth, in [0.5, 1).
+        Probability that the bound holds, in [0.5, 1).
     seed : int or str, optional
         To repeat an audit.
     progress : bool
-        True to show a bar on a terminal.
+        True for a bar on a terminal.
 
     Raises
     ------
     ParameterError
         For another argument.
     DataError
-        If outputs are not finite, are integers beyond 2^53, or differ in length.
+        For outputs that are not finite, integers beyond 2^53, or of unequal lengths.
 
     Warns
     -----
     UserWarning
-        If a mechanism that takes a seed gives one output for all seeds.
+        If the output is equal for all seeds.
 
     Notes
     -----

@@ -37,7 +37,8 @@ def _spent(account: Ledger, given: Json) -> None:
 def _verify(account: Ledger, given: Json) -> None:
     """Check every line and total, and print the last line's seal.
 
-    No other command checks the lines. Keep the seal elsewhere: only it detects missing last lines.
+    "spent" and releases refuse altered sums; no other command checks the lines. Keep the seal elsewhere: only it
+    detects missing last lines.
     """
     found = account.verify(given["head"])
     click.echo(f"{given['path']}: {found.lines} lines, all seals valid\nhead {found.head}")

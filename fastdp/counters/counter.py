@@ -1,4 +1,4 @@
-"""Noise of a running sum: the protocol of counters, and the three of PHDStream (2024, Algorithms 8 to 10)."""
+"""Noise of running sums: the protocol of counters, and PHDStream's (2024, Algorithms 8 to 10)."""
 
 from __future__ import annotations
 
@@ -16,54 +16,47 @@ MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
-    """Draws the error of a private running sum (PHDStream Definition 4.1); its state is integers, without values."""
+    """Draws the error of a private running sum (PHDStream Definition 4.1), without seeing values."""
 
     @property
     def width(self) -> int:
-        """Integers of state, first 0; the first is above 0 while noise is open."""
+        """Integers of state, first 0; the first is above 0 with open noise."""
 
     @property
     def draws(self) -> int:
-        """Most noisy sums that a value enters; their scale is draws / epsilon."""
+        """Most noisy sums that a value enters; noise has scale draws / epsilon."""
 
     @property
     def settles(self) -> bool:
-        """True if a sum that stops being active takes back its open noise."""
+        """True if a sum that stops takes back its open noise."""
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Change of each released sum's error after one more value: int64[n].
+        """Change of each sum's error after one more value: int64[n].
 
-        Parameters
-        ----------
-        state : int64[n, width]
-            Changed in place.
-        noise : int64[n]
-            Fresh independent noise of scale draws / epsilon.
+        `state`, int64[n, width], changes in place; `noise`, int64[n], is fresh, independent and of scale draws /
+        epsilon.
         """
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Close the counters of sums that stop being active: take back open noise and set the state to 0.
-
-        Arguments and result as for :meth:`step`.
-        """
+        """Take back open noise of sums that stop, and set the state to 0; otherwise as :meth:`step`."""
 
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """Counter that refuses rows which no steps lead to, by ValueError."""
+    """Counter that checks rows of a file, by ValueError."""
 
     def check(self, state: Integers) -> None: ...
 
 
 @runtime_checkable
 class OpenCounter(Protocol):
-    """Counter that knows the number of draws in a sum."""
+    """Counter that knows how many draws a sum has."""
 
     def open_draws(self, steps: int) -> int: ...
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """Raise ValueError for rows, int64[n, width], that `counter` refuses."""
+    """Raise ValueError for rows that `counter` refuses."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 
@@ -74,7 +67,7 @@ def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
 
 
 def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
-    """Pure, exact `epsilon` for one event, an addition or removal (PHDStream section 2.1)."""
+    """Pure, exact `epsilon` for one event (PHDStream section 2.1)."""
     return Guarantee(
         epsilon=epsilon,
         unit="one event (one addition or one removal)",
@@ -85,7 +78,7 @@ def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
-    """Guarantee of all sums of a `counter`: epsilon for a change by one."""
+    """Guarantee of all sums of a `counter`, for a change by one."""
     sums = "one noisy sum" if counter.draws == 1 else f"at most {counter.draws} noisy sums"
     scale = "1 / epsilon" if counter.draws == 1 else f"{counter.draws} / epsilon"
     return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")
@@ -115,7 +108,7 @@ class Simple:
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Number of draws in a sum's error after `steps` values."""
+        """Number of draws in a sum after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
@@ -133,12 +126,12 @@ class Block:
     size : int
         B, values of a block; the paper uses 8.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its block early, at no cost.  The paper's counter does not,
-        which biases sums (``docs/points.md``).
+        In PHDStream: a cell that is no longer a leaf ends its block early; without that, sums are biased
+        (``docs/points.md``).
 
     Notes
     -----
-    A value enters its increment and its block's sum, a block's last one the sum alone.
+    A value enters at most its increment and its block's sum.
 
     Examples
     --------
@@ -166,12 +159,11 @@ class Block:
         return blocks + rest
 
     def draws_between(self, first: int, last: int) -> int:
-        """Number of draws in the difference of the sums after `first` and after `last` values."""
+        """Number of draws between the sums after `first` and `last` values."""
         same = first // self.size == last // self.size
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 
     def check(self, state: Integers) -> None:
-        """Raise ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
@@ -190,11 +182,9 @@ class BinaryTree:
     Parameters
     ----------
     horizon : int
-        T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old one's last
-        error remains.
+        T: values (activations) of one tree; later ones begin a new tree, on top of the old one's last error.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum; otherwise sums are biased
-        (``docs/points.md``).
+        As for :class:`Block`, by one more noisy sum.
 
     Notes
     -----

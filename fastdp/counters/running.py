@@ -1,7 +1,6 @@
-"""Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4 and Theorem 4.2).
+"""Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4, Theorem 4.2).
 
-:class:`RunningCounts` serves users and fleets of one sum; :class:`SelectiveCounting` sends each input to the counter
-that a private selector names.  PHDStream itself calls counters directly (``points.decomposition``).
+PHDStream itself calls counters directly.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ COUNTERS: codec.Parts = {kind.__name__: kind for kind in (Simple, Block, BinaryT
 
 
 def as_increments(values: Values, size: int) -> Integers:
-    """`values` as int64[size]; DataError unless integers up to 2^40 in size."""
+    """`values` as int64[size]; DataError unless whole and up to 2^40 in size."""
     column = as_column(np.atleast_1d(values) if np.isscalar(values) else values, "values")
     if column.size != size:
         raise DataError(f"values has {column.size} entries: expected {size}")
@@ -58,7 +57,7 @@ def as_increments(values: Values, size: int) -> Integers:
 
 @dataclass(frozen=True)
 class CountState:
-    """State of running sums after ``n_seen`` steps; ``released`` are the sums of the last release."""
+    """State of running sums after ``n_seen`` steps, with the last released sums."""
 
     n_seen: Annotated[int, Whole(0, MAX_STEPS)]
     #: int64[size, width]. State of the counters.  Secret.
@@ -131,7 +130,7 @@ class RunningCounts(Publisher[CountState]):
     counter : Counter
         :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
     epsilon : float
-        Privacy loss of all releases for one value that changes by one.
+        Privacy loss of all releases for a change by one.
     size : int
         Number of running sums.
     seed, key
@@ -139,7 +138,7 @@ class RunningCounts(Publisher[CountState]):
 
     Notes
     -----
-    An event must enter one sum, once; then all together cost epsilon.
+    An event must enter one sum, once.
 
     Examples
     --------
@@ -189,10 +188,8 @@ class RunningCounts(Publisher[CountState]):
 
         Raises
         ------
-        DataError
-            For values that are not integers, or too many or few; nothing is counted.
-        StateError
-            After 2^40 steps.
+        DataError, StateError
+            For values that are not integers, or too many or few, which are not counted; after 2^40 steps.
         """
         released: Integers = self._call(self._machine.read(values, active))
         return released
@@ -203,7 +200,7 @@ class RunningCounts(Publisher[CountState]):
 
 @dataclass(frozen=True)
 class Selected:
-    """One release of selective counting: the active counter, and its sums ``counts``."""
+    """The active counter, and its released sums ``counts``."""
 
     counter: int
     counts: Integers
@@ -214,7 +211,7 @@ class Selector(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all choices, for any outputs shown (``event_guarantee``)."""
+        """Guarantee of all choices (``event_guarantee``)."""
 
     def select(self, values: Integers, step: int, last: Selected | None) -> int:
         """Index of the counter for this time.
@@ -224,7 +221,7 @@ class Selector(Protocol):
         values : int64[d]
             The input, secret.
         step : int
-            Number of this time, from 0; fresh noise for each.
+            Number of this time, from 0, each with fresh noise.
         last : Selected or None
             The release before.
         """
@@ -232,7 +229,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """State of all counters after ``n_seen`` times; ``choice`` is recorded for replays."""
+    """State of all counters; ``choice`` is recorded for replays."""
 
     n_seen: Annotated[int, COUNT]
     last: Selected | None
@@ -307,7 +304,7 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
 
 
 class SelectiveCounting(Publisher[SelectiveState]):
-    """Algorithm 4: at each time the input goes to the one counter that the selector names.
+    """Sends each input to the one counter that a selector names (Algorithm 4).
 
     Parameters
     ----------
@@ -318,16 +315,16 @@ class SelectiveCounting(Publisher[SelectiveState]):
     epsilon : float
         epsilon_C: privacy loss of each counter for one event.
     dimension : int
-        Numbers that arrive at each time; each counter has as many running sums.
+        Numbers that arrive at each time: running sums of a counter.
     seed, key
         As for :class:`fastdp.StreamPublisher`; each counter gets its own key.
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C, the selector's and one counter's (``docs/points.md``, "Counters").
+    Privacy: epsilon_M + epsilon_C, the selector's and one counter's (Theorem 4.2).
 
-    :meth:`load` and :meth:`from_bytes` take the selector as ``selector``.  Copies are refused: a copy's selector
-    would reuse its noise.
+    :meth:`load` and :meth:`from_bytes` take the selector as ``selector``; copies, which would reuse its noise, are
+    refused.
     """
 
     _MACHINE: ClassVar[type] = SelectiveMachine
@@ -359,10 +356,8 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
         Raises
         ------
-        DataError
-            For values that are not integers or of another dimension.
-        ParameterError
-            If the selector names no counter; nothing is counted.
+        DataError, ParameterError
+            For values that are not integers, or of another dimension; if the selector names no counter.
         """
         selected: Selected = self._call(self._machine.read(values))
         return selected

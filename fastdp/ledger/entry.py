@@ -29,7 +29,7 @@ _SECRET = ("seed", "key", "options")
 
 
 class Kind(NamedTuple):
-    """Unit of privacy, and the adjacency under which it is protected."""
+    """Unit of privacy, and its adjacency."""
 
     unit: str
     adjacency: str
@@ -57,17 +57,16 @@ class Entry:
     Attributes
     ----------
     id, time : int, str
-        Number, and time of the record: UTC, ISO 8601.
+        Number, and time of the record (UTC, ISO 8601).
     stream, part : str
         Stream, and label of the part that the release reads (None: all).
     start, stop : int or None
-        Positions [start, stop) that it reads; stop None: no end; both None: all.
+        Positions [start, stop) that it reads; None: no end, or all.
     guarantee : Guarantee
         Of the release.
     mechanism : dict or str or None
         Class and public parameters, or a description.
     note : str
-        Anything.
     state : str
         ``"spent"``, ``"reserved"`` (it counts), or ``"cancelled"`` (it does not).
     nonce : str
@@ -106,7 +105,7 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """True if it uses budget: not cancelled, not simulated."""
+        """True if it uses budget."""
         return self.state != "cancelled" and not self.guarantee.simulated
 
     @property
@@ -125,7 +124,7 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """Encode the entry as a ledger's line, without its state."""
+        """Encode the entry as a line, without its state."""
         return values_of(self, *_IN_LINE) | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
@@ -137,7 +136,7 @@ class Entry:
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
     def checked(self) -> Entry:
-        """Entry as read back from its line, names in normal form C; ParameterError for contents that do not fit."""
+        """Entry as read back from its line; ParameterError for contents that do not fit."""
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
         plain = {**values_of(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
@@ -167,7 +166,7 @@ def _depth(line: str) -> int:
 
 
 def _refuse_parts(entry: Entry) -> None:
-    """ParameterError for parts of a unit that may lie in several (``docs/privacy.md``)."""
+    """ParameterError for parts of a unit that may lie in several."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
             f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "

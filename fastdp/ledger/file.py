@@ -1,7 +1,6 @@
 """The ledger's file: one transaction a call, and a mark that detects a copy without its newest lines.
 
-The mark, ``PRAGMA user_version``, is the number n of the last line, or -1 - n while lines may be only in the -wal
-(``docs/adr/0018-ledger-mark.md``).
+The mark (``docs/adr/0018-ledger-mark.md``) is the last line's number n, or -1 - n while lines may be in the -wal.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def _inode(path: Path) -> int | None:
 
 
 def _lines_of(wal: Path) -> list[int]:
-    """Numbers of the last line at each transaction in a -wal file, valid or not."""
+    """Numbers of the last line at each transaction in a -wal file."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError), wal.open("rb") as file:
         # Frames of one writing have the header's salts, or the first frame's if a kill left that of a next writing.
@@ -95,7 +94,6 @@ def _mark(db: sqlite3.Connection) -> int:
 
 
 def _mark_of(path: Path) -> int:
-    """Mark in the main file alone."""
     # During a checkpoint it can be shorter than it says.
     with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
         alone.execute("PRAGMA writable_schema = ON")
@@ -113,7 +111,7 @@ class Connection(sqlite3.Connection):
         self.marked = False
 
     def begin(self, *, write: bool, synced: bool) -> None:
-        """Begin a transaction; a `synced` one is on disk after its commit."""
+        """Begin a transaction, on disk after its commit if `synced`."""
         if not write:
             self.execute("BEGIN")
             return
@@ -143,11 +141,11 @@ class Connection(sqlite3.Connection):
         self._wal, self.marked = _inode(self.wal), True
 
     def has_wal(self) -> bool:
-        """False if another process removed the -wal, after a copy in this process dropped the lock."""
+        """False if another process removed the -wal."""
         return not self.marked or _inode(self.wal) == self._wal
 
     def close(self) -> None:
-        """Close without SQLite's checkpoint, which would remove the -wal and leave the mark."""
+        """Close without SQLite's checkpoint, which would leave the mark."""
         self.is_open = False
         with contextlib.suppress(*_ERRORS):
             if in_wal(self):
@@ -199,7 +197,7 @@ class Ending(sqlite3.Connection):
 
 
 def can_end(path: Path) -> bool:
-    """True if a complete ledger's lines can be moved from the -wal without loss; checked before :class:`Ending`."""
+    """True if a complete ledger's lines can be moved from the -wal without loss."""
     with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro"), timeout=END_SECONDS, uri=True)) as db:
         db.execute("BEGIN")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,) or not in_wal(db):
@@ -211,10 +209,7 @@ def can_end(path: Path) -> bool:
 
 
 def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
-    """True if line `number`, the last one seen in a transaction, is the file's last.
-
-    False for a marked file whose -wal is missing or of another time.
-    """
+    """True if line `number`, the last in a transaction, is the file's: not if a marked file lacks its -wal."""
     mark = _mark_of(path)
     if mark >= 0:
         return mark == number
@@ -252,7 +247,7 @@ def _close(db: Connection) -> None:
 
 
 def _end(path: Path) -> None:
-    """Move all lines to the main file, unless it is open elsewhere or cannot be written."""
+    """Move all lines to the main file, unless it is open elsewhere."""
     with _LOCK, contextlib.suppress(OSError, *_ERRORS):
         # Another object of this process ends it; at the end of the program a finalizer closed it.
         opened = [store.db for store in list(_stores) if store.db is not None]
@@ -313,7 +308,6 @@ class Store:
                 self._ending()
 
     def drop(self) -> None:
-        """Close the file, marked or not."""
         if self.db is not None:
             self.db.close()
             self.db = None
@@ -326,7 +320,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool, synced: bool = True) -> Iterator[LedgerState]:
-        """Yield the tables; an error undoes all changes, else they are on disk at the end.
+        """Yield the tables; changes are on disk at the end, or undone by an error.
 
         StateError if the file is missing, readable by others, no ledger, damaged, locked or not writable.
         """

@@ -26,7 +26,7 @@ from fastdp.validation import refusal
 
 
 class Ledger:
-    """Records the releases of each stream with their guarantees, and refuses them beyond a limit.
+    """Records releases by stream with their guarantees, and refuses them beyond a limit.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Ledger:
         return as_html(repr(self), heads, rows, len(names) - len(rows), notes)
 
     def close(self) -> None:
-        """Close the file, which can be moved if no other process has it open; the next call opens it again."""
+        """Close the file until the next call; it can be moved if no other process has it open."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
@@ -117,8 +117,8 @@ class Ledger:
     ) -> Budget:
         """Cost allowed to one more release of a stream, on these positions, this part or these times.
 
-        It is in the stream's present unit.  Where epsilons add up it is never overstated; where rhos do, a pure
-        release below it may be refused.  Delta includes the distance of sampled noise.
+        Where epsilons add up it is never overstated; where rhos do, a pure release below it may be refused.  Delta
+        includes the distance of sampled noise.
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -128,7 +128,7 @@ class Ledger:
             return self._left(state, asked.stream, region)
 
     def limit(self, stream: str, per: Duration | None = None) -> Budget:
-        """Limit of a stream: the lower of file's and object's, or with ``per`` the file's for a period."""
+        """Limit of a stream: the lower of file's and object's, or the file's ``per`` period."""
         asked, length = normal_name("stream", stream), _length(per)
         with self._store.transaction(write=False) as state:
             recorded = state.limit(asked, length)
@@ -156,7 +156,7 @@ class Ledger:
         -------
         dict of str to Budget
             By beginning of the period; under None the loss in any other one, by releases without public times. Empty
-            without a unit that has periods of at most this length.
+            if no unit has periods of at most this length.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Ledger:
             return _by_period(state, asked, str(_length(per)))
 
     def report(self, stream: str | None = None) -> str:
-        """State each stream's cost and budget left, and a person's loss in the worst year."""
+        """Cost of each stream, budget left, and a person's loss in the worst year, as text."""
         asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             names = state.streams() if asked is None else [asked]
@@ -207,8 +207,7 @@ class Ledger:
         Parameters
         ----------
         head : str, optional
-            The last seal of an earlier call, 16 digits or more, which must still be there; without it missing last
-            lines are not detected.
+            Last seal of an earlier call, 16 digits or more, which must still be there; it detects missing last lines.
 
         Raises
         ------
@@ -240,8 +239,8 @@ class Ledger:
         stream : str
             Name of the stream, which has the budget.
         start, stop : int, optional
-            Positions [start, stop) that are read, from the stream's first value, hold-out included; without stop, no
-            end. Only for one value that is replaced.
+            Positions [start, stop) that are read, counted from the stream's first value; without stop, no end. Only
+            for one replaced value.
         part : str, optional
             Label of the part that is read.  Parts must be disjoint by public facts, or (add or remove) by the
             element itself.  Only for one value, event or point.
@@ -253,7 +252,7 @@ class Ledger:
         Raises
         ------
         BudgetError
-            Beyond a limit, or if an earlier entry has the publisher's noise (:meth:`resume`).
+            Beyond a limit, or if an entry has the publisher's noise (:meth:`resume`).
         ParameterError
             For another argument, or a unit that does not compose with the stream's (``docs/ledger.md``).
         StateError
@@ -302,8 +301,7 @@ class Ledger:
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Continue a release that was reserved but never ended, such as after a crash.
 
-        Nothing is spent: equal values get equal noise.  Other values reveal their difference, undetected.  No error
-        frees the budget.
+        Nothing is spent: equal values get equal noise; other values reveal their difference, undetected.
 
         Parameters
         ----------
@@ -345,8 +343,7 @@ class Ledger:
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Omitted: unchanged, or the general one for a stream without its own.  A limit below the
-            spent amount refuses all further releases.
+            None: no limit.  Omitted: unchanged, or the general one for a stream without its own.
         stream : str, optional
             None for all.
         per : str or timedelta, optional
@@ -460,7 +457,6 @@ def _length(per: Duration | None) -> str | None:
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
-    """Tightest of a stream's limits, in all and per period."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 
@@ -532,13 +528,13 @@ class Reservation:
         self.entry = made
 
     def commit(self, stop: int | None = None) -> Entry:
-        """Record that the release has happened, and positions from `stop` on were not read."""
+        """Record that the release has happened; positions from `stop` on were not read."""
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 
     def cancel(self) -> Entry:
-        """Record that nothing was or will be released, which frees the budget."""
+        """Record that nothing was or will be released; the budget is free."""
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 

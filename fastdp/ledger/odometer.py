@@ -1,9 +1,6 @@
 """Exact sums of a stream's costs, their composition, and the budget left (``docs/privacy.md``, section 3).
 
-A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
-least by sum, by rhos at the summed delta, and by Renyi divergences.
-
-Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets).
+Source: ToPS section 2.4; Rogers et al. 2016 (adaptive budgets).
 """
 
 from __future__ import annotations
@@ -39,7 +36,8 @@ MAX_EXPONENT = 1000
 #: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows
 #: change in all periods of the release's times, divided evenly among these.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
-#: Stands for a missing rho.
+#: Stands for a missing rho.  A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.
+#: With a rho, epsilon is the least by sum, by rhos at the summed delta, and by Renyi divergences.
 NO_RHO = UNIT << 1000
 
 
@@ -79,7 +77,7 @@ def written(amount: float) -> Fraction:
 
 
 def multiple(kind: Kind, weaker: Kind) -> int | None:
-    """Number of changes of unit `kind` that make any change of unit `weaker`, or None."""
+    """Number of changes of unit `kind` that make one of unit `weaker`, or None."""
     if kind == weaker or kind.rows is None or weaker.rows is None:
         return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
     return kind.rows.times(weaker.rows)
@@ -111,7 +109,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def of_changes(changes: int, epsilon: int, delta: int) -> int:
-    """Delta after `changes` changes of `epsilon` and `delta` each, in units of 1 / UNIT."""
+    """Delta after `changes` changes of `epsilon` and `delta`, in units of 1 / UNIT."""
     # delta (1 + e^eps + ... + e^((m - 1) eps)), of which the last term is the largest.
     if changes == 1 or not delta:
         return delta
@@ -148,14 +146,14 @@ def exp_above(exponent: Fraction) -> Fraction:
 
 
 def rounded(loss: Loss) -> Budget:
-    """Privacy loss as two floats that do not understate it."""
+    """Privacy loss as floats that do not understate it."""
     return Budget(float_above(loss.epsilon), min(1.0, float_above(loss.delta)))
 
 
 def budget_left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budget:
-    """Cost allowed to a release that counts `changes` times, rounded down; 0 beyond the limit.
+    """Cost allowed to a release that counts `changes` times, rounded down.
 
-    `spent`, `met`: costs so far of the stream's worst element, and of the new release's.
+    `spent`, `met`: costs of the stream's worst element, and of the release's.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
@@ -172,7 +170,7 @@ def _rest(limit: float, met: Fraction | float, changes: int) -> float:
 
 
 def float_above(amount: Fraction | float) -> float:
-    """Float whose shortest decimal is at least `amount`, and next to it."""
+    """Float whose shortest decimal is at least `amount`."""
     try:
         nearest = float(amount)
     except OverflowError:
@@ -227,7 +225,7 @@ def pure_divergence(epsilon: float, order: float) -> float:
 
 
 def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
-    """Epsilon at `delta` of all releases, by divergences of one order.
+    """Epsilon at `delta` by divergences of one order.
 
     `pure`: largest loss and sum of each class; `rho`: sum of the others.
     """
@@ -240,7 +238,7 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
 
 @lru_cache(maxsize=256)
 def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Public orders for a limit, best for rhos that use all, half or a quarter of it."""
+    """Public orders for a limit, for rhos of all, half and a quarter of it."""
     fractions = (epsilon, epsilon / 2.0, epsilon / 4.0)
     return tuple(zcdp_order(max(zcdp_rho(fraction, delta), 2.0**-1000), fraction) for fraction in fractions)
 
@@ -275,7 +273,7 @@ _LOOKED_AT = 400
 
 
 class Region(NamedTuple):
-    """Elements that a release reads: positions, or instants of a column in a zone."""
+    """Elements that a release reads, by position or time."""
 
     part: str | None = None
     start: int | None = None
@@ -297,7 +295,6 @@ class Region(NamedTuple):
 
     @property
     def scope(self) -> int:
-        """WHOLE stream, RANGES of positions, or labelled PARTS."""
         return PARTS if self.part is not None else WHOLE if self.start is None else RANGES
 
 
@@ -306,10 +303,7 @@ EVERYWHERE = Region()
 
 @dataclass
 class Account:
-    """Exact sums of releases for one unit, without times or by one column and zone.
-
-    Its row has a seal over its fields and over the seal of the last line that changed it.
-    """
+    """Exact sums of releases for one unit, without times or by one column and zone."""
 
     id: int
     kind: Kind
@@ -330,12 +324,10 @@ class Account:
         return None if self.kind.rows is None else self.kind.rows.period
 
     def encoded(self) -> str:
-        """Counts and sums as JSON."""
         return json.dumps(values_of(self, *_ENCODED))
 
     @classmethod
     def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
-        """Decode :meth:`encoded`."""
         fields = json.loads(text)
         sums = {int(measure): sums for measure, sums in fields.pop("sums").items()}
         return cls(number, kind, axis, sums=sums, **fields)
@@ -356,13 +348,13 @@ def _unpack(raw: bytes) -> int:
 ZERO = _pack(0)
 
 
-class Odometer:
-    """Sums the cost of releases to any one element of a stream or region.
+# Releases of the full stream add up; of ranges, parts and times the largest sum counts; ranges without a label may
+# meet any part.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
+# weakest unit.
 
-    Releases of the full stream add up; of ranges, parts and times the largest sum counts; ranges without a label may
-    meet any part.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
-    weakest unit (:func:`multiple`).
-    """
+
+class Odometer:
+    """Sums the cost of releases to any one element of a stream or region."""
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self._db, self._mac = db, mac
@@ -372,7 +364,7 @@ class Odometer:
         self.line = 0, b""
 
     def add(self, entry: Entry, times: int = 1) -> None:
-        """Add a release to the sums, or remove it by `times` = -1."""
+        """Add a release, or remove it by `times` = -1."""
         said, region = entry.guarantee, Region.of(entry)
         key = entry.stream, json.dumps(entry.kind), region.axis
         same = (each for each in self._read(entry.stream) if (each.kind, each.axis) == (entry.kind, region.axis))
@@ -409,7 +401,6 @@ class Odometer:
             account.their_delta += times * int(written(said.delta) * UNIT)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> int:
-        """Add to the sums of a region; return the highest sum in its scope."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, END if region.stop is None else region.stop
         before = f"SELECT sum FROM level WHERE {_KEY} AND start < ?5 ORDER BY start DESC LIMIT 1"
@@ -470,7 +461,7 @@ class Odometer:
     # Calendar periods of the data's time, and the whole person.
 
     def renewal(self, stream: str, length: str) -> Period | None:
-        """Periods of this length if a unit's are at most as long, else None."""
+        """Periods of this length if a unit's are not longer, else None."""
         for account in self._accounts(stream):
             unit = account.period
             if unit is not None and unit.size <= (per := Period.of(length, unit.time_zone)).size:
@@ -489,7 +480,7 @@ class Odometer:
         return numbers
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
-        """Numbers of the periods that a region overlaps; without times, those that may cost most."""
+        """Numbers of periods that a region overlaps; without times, those that may cost most."""
         if region.axis:
             return _numbers(per, region.start or 0, region.stop or 0)
         return self.released(stream, per) | self.fullest(stream, per)
@@ -509,14 +500,10 @@ class Odometer:
         return [a for a in self._accounts(stream) if a.period is not None and a.period.size <= per.size]
 
     def of_person(self, stream: str, per: Period, number: int) -> Loss:
-        """Cost to a person, all of whose rows in one period change, without releases for one row.
-
-        ParameterError for a unit whose periods cross this one's ends.
-        """
+        """Cost to a person, all of whose rows in one period change; releases for one row are left out."""
         return self.of_person_by_period(stream, per, [number])[number]
 
     def of_person_by_period(self, stream: str, per: Period, numbers: Collection[int]) -> dict[int, Loss]:
-        """Costs by :meth:`of_person`; each sum is read once."""
         accounts = self._accounts(stream)
         timed = [a for a in accounts if a.axis and a.period is not None and a.period.size <= per.size]
         over = {account.id: self._over(account, per, sorted(numbers)) for account in timed}
@@ -581,19 +568,17 @@ class Odometer:
         return found
 
     def _steps(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
-        """Levels that differ from the previous one."""
         runs = itertools.groupby(self._packed(key, start, stop), itemgetter(1))
         return [(next(run)[0], _unpack(level)) for level, run in runs]
 
     def _packed(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, bytes]]:
-        """Sums between two edges, each with its first position."""
         return self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
 
     def _accounts(self, stream: str) -> list[Account]:
         return [account for account in self._read(stream) if account.releases]
 
     def _read(self, stream: str) -> list[Account]:
-        """Accounts of a stream; StateError if one was altered or is too old."""
+        """Accounts of a stream; StateError if altered or too old."""
         if stream in self._known:
             return self._known[stream]
         asked = "SELECT account.id, kind, axis, line, sums, mac, coalesce(seal, x'') FROM account LEFT JOIN line "
@@ -623,7 +608,6 @@ class Odometer:
         return sum(sums) - sums[asked] + (_unpack(found) if found else 0)
 
     def guarantee(self, stream: str) -> Guarantee:
-        """Guarantee of all releases of a stream, rounded up; local if all are."""
         accounts = self._accounts(stream)
         common = common_kind((account.kind for account in accounts), stream)
         total = self.total(stream)
@@ -655,7 +639,6 @@ class Odometer:
 
 @lru_cache(maxsize=256)
 def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
-    """Costs above 0 of a release with a finite epsilon, by measure."""
     rows = said.rows
     amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
     if kind not in ELEMENTS and (rows is None or rows.who is None):
@@ -673,7 +656,8 @@ def _amounts(said: Guarantee, kind: Kind, region: Region) -> Mapping[int, int]:
 
 
 def _sealed_text(seal: bytes, key: tuple[str, str, str], line: int, text: str) -> bytes:
-    # A line, which follows a seal too, is a JSON object.
+    # An account's fields after the seal of the last line that changed it.  A line, which follows a seal too, is a
+    # JSON object.
     return seal + json.dumps([*key, line, text]).encode()
 
 

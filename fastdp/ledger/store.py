@@ -1,7 +1,6 @@
 """Sealed lines, and the tables derived from them.
 
-A line is a JSON object, never changed; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-text.
+A line is a JSON object; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its text.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Row = tuple[int, bytes, bytes]
 
 
 def in_wal(db: sqlite3.Connection) -> bool:
-    """True if a database is in WAL mode, as this connection knows it."""
+    """True if a database is in WAL mode."""
     return bool(db.execute("PRAGMA journal_mode").fetchone() == ("wal",))
 
 
@@ -76,7 +75,7 @@ class LedgerState:
         self.last: tuple[int, bytes] = db.execute(asked).fetchone() or (-1, b"")
 
     def append(self, body: Json, entry: Entry | None = None) -> Entry | None:
-        """Add a line; return the release that it enters or ends, as changed."""
+        """Add a line; return the release that it enters or ends."""
         number, before = self.last
         line = {**body, "id": number + 1, "time": now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
@@ -93,9 +92,9 @@ class LedgerState:
         self.last = self.odometer.line = number, seal
 
     def take(self, line: Json, entry: Entry | None = None) -> Entry | None:
-        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it is wrong.
+        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if wrong.
 
-        `entry`: its release, if known, as before the line.
+        `entry`: its release before the line, if known.
         """
         kind = line["kind"]
         if kind in ENTERS:
@@ -144,7 +143,7 @@ class LedgerState:
         return [_read(*row) for row in self.db.execute(asked, values).fetchall()]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
-        """Number and stream of a release with this noise, or None; a fleet's fingerprint ends with a star."""
+        """Number and stream of a release with this noise, or None; a fleet's ends with a star."""
         machine, _, stream = fingerprint.partition(":")
         # A search of the index: GLOB would be compiled again for each pattern.
         which = "BETWEEN ? || ':' AND ? || ';'" if stream == "*" else "IN (?, ? || ':*')"
@@ -157,7 +156,7 @@ class LedgerState:
         return sorted(stream for (stream,) in rows)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
-        """Limit of a stream, in all or per period: its own amounts, else the general ones."""
+        """Limit of a stream: its own amounts, else the general ones."""
         asked = "SELECT stream, epsilon, delta FROM limits WHERE stream IN (?, '') AND per = ?"
         rows = self.db.execute(asked, (stream or "", per or "")).fetchall()
         by_stream = {name: amounts for name, *amounts in rows}
@@ -186,7 +185,7 @@ def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
 
 
 def ending(reserved: Entry, stop: object) -> int | None:
-    """End of a finished release: `stop` within the reservation, or the reserved end for None."""
+    """End of a finished release: `stop`, or the reserved end for None."""
     if stop is None:
         return reserved.stop
     if reserved.start is None:
@@ -195,7 +194,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
 
 
 def budget(**named: float | None) -> Budget:
-    """Limit of two named amounts, epsilon and delta; None is no limit."""
+    """Limit of epsilon and delta; None is no limit."""
     amounts = []
     for name, value in named.items():
         amount = math.inf if value is None else validation.real(name, value)
@@ -214,7 +213,7 @@ def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
 
 
 def sealing(key: Key | None, name: str) -> Mac:
-    """Function that seals a line: SHA-256, or HMAC-SHA-256 under this ledger's key."""
+    """Function that seals lines: SHA-256, or HMAC-SHA-256 under this ledger's key."""
     if key is None:
         return lambda message: hashlib.sha256(message).digest()
     secret = key.derive("ledger", name).reveal()
@@ -222,7 +221,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """Rebuild a ledger in memory from its lines; StateError names a changed line."""
+    """Rebuild a ledger from its lines; StateError names a changed line."""
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None

@@ -50,7 +50,7 @@ class Announcement:
 
     @classmethod
     def from_text(cls, text: object) -> Announcement:
-        """Read the line of :meth:`to_text`; DataError for any other text."""
+        """Read :meth:`to_text`'s line; else DataError."""
         # Not shown: it may be the user's value, passed as the announcement.
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
@@ -69,14 +69,14 @@ class Announcement:
 
 @dataclass(frozen=True)
 class ClientState:
-    """Number of reports made (0 or 1), and the message to repeat."""
+    """Number of reports made (0 or 1), and the message."""
 
     n_seen: Annotated[int, Whole(0, 1)] = 0
     message: bytes | None = None
 
 
 class Asked(NamedTuple):
-    """A batch: mechanism, the user's value, source of the random word."""
+    """A batch: mechanism, value, source of the random word."""
 
     mechanism: Mechanism
     value: float

@@ -1,7 +1,4 @@
-"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E).
-
-Senders are not trusted: malformed messages and impossible reports are counted and left out.
-"""
+"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E)."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ M = TypeVar("M", bound=Mechanism)
 
 @dataclass(frozen=True)
 class Refused:
-    """Counts refused input: ``reports`` out of range, ``messages`` malformed or for another mechanism."""
+    """Numbers of refused reports, out of range, and messages, malformed or for another mechanism."""
 
     reports: Annotated[int, COUNT] = 0
     messages: Annotated[int, COUNT] = 0
@@ -84,7 +81,7 @@ def as_most_reports(most_reports: object) -> int | None:
 
 
 class Counted(NamedTuple):
-    """A batch: reports in range with their slots, refused counts, input of the fingerprint."""
+    """A batch: reports with slots, refused counts, input of the fingerprint."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -219,12 +216,12 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """Counts of a HistogramCollector, int64[bins]; numbers and sums of a SumCollector, int64[slots, terms, 2]."""
+        """Counts, int64[bins], or numbers and sums, int64[slots, terms, 2]."""
         return self._machine.settled(self._state).totals
 
     @property
     def refused(self) -> Refused:
-        """Numbers of reports and messages left out."""
+        """Numbers of refused reports and messages."""
         return self._state.refused
 
     @property
@@ -263,7 +260,7 @@ class Collector(Publisher[Tally], Generic[K]):
         return count
 
     def merge(self, *others: Self) -> Self:
-        """Return a collector with the reports of all; ParameterError for another kind."""
+        """Return a collector of all reports; ParameterError for another kind."""
         for other in others:
             if type(other) is not type(self) or other._machine != self._machine:
                 raise ParameterError(
@@ -340,14 +337,14 @@ class HistogramCollector(Collector[HistogramMachine]):
     def estimate(
         self, method: Method = "em", bins: int | None = None, **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Estimate the distribution, by default with :attr:`bins` bins; see :meth:`SquareWave.estimate_counts`."""
+        """Estimate the distribution, by default in :attr:`bins` bins, as :meth:`SquareWave.estimate_counts`."""
         wanted = self.bins if bins is None else bins
         return self._machine.mechanism.estimate_counts(self.totals, wanted, method, **options)
 
 
 @record
 class SumMachine(CollectorMachine[MeanMechanism]):
-    """Adds up reports by slot and term of the estimator."""
+    """Adds up reports by slot and term."""
 
     rule: ClassVar[int] = 1
 
@@ -384,7 +381,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
 
 
 class SumCollector(Collector[SumMachine]):
-    """Adds up reports of a mean mechanism by slot.
+    """Adds up reports of means by slot, for sums over ranges of slots.
 
     Parameters
     ----------

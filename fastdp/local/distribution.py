@@ -58,11 +58,10 @@ class Distribution:
     log_likelihood : float
         Natural logarithm of the reports' likelihood.
     n_reports : int
-        Number of reports.
     scale : "linear" or "logarithmic"
         Bins have equal widths in units of the input, or in octaves of v / low.
     reports : tuple or None
-        Distribution of a report and counts by cell, for intervals.
+        Distribution of a report and counts by cell.
     """
 
     frequencies: Floats
@@ -89,7 +88,7 @@ class Distribution:
         return self.divide(self.frequencies.size)
 
     def divide(self, count: int) -> Floats:
-        """Edges of `count` equal intervals on the scale, float64[count + 1]."""
+        """Edges of `count` equal intervals, float64[count + 1]."""
         if self.scale == "linear":
             return np.linspace(self.low, self.high, count + 1)
         edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), count + 1))
@@ -102,7 +101,7 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """Smallest v with a share of at least q below it; q in [0, 1]."""
+        """Smallest v with a share of at least q, in [0, 1], below it."""
         fraction = validation.real("q", q)
         if not 0.0 <= fraction <= 1.0:
             raise refusal("q", q, "a share from 0 to 1")
@@ -114,7 +113,7 @@ class Distribution:
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
     def quantile_interval(self, q: float, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval for the true quantile, under the conditions of :meth:`interval`."""
+        """Interval for the true quantile, as of :meth:`interval`."""
         likely, bounds = self.quantile(q), self._bounds()
         steps = np.array(bounds.quantile(validation.real("q", q), bounds.deviations(checked_confidence(confidence))))
         places = steps / bounds.atoms[-1]
@@ -125,15 +124,15 @@ class Distribution:
         return min(likely, float(ends[0])), min(self.high, max(likely, float(ends[1])))
 
     def sum(self, starts: Values, stops: Values) -> Floats:
-        """Estimated numbers of values in ranges [start, stop); one that ends at `high` includes it."""
+        """Estimated numbers of values in [start, stop); `high` is in a range that ends there."""
         first, last = _as_ranges(starts, stops)
         return self.n_reports * (self.tail(first) - self.tail(last))
 
     def interval(self, starts: Values, stops: Values, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Intervals (low, high) for the true answers of :meth:`sum`.
 
-        They cover every distribution of values that agrees with the reports, not only the estimate's, and need
-        hundreds of reports.  Ends are rounded to 2^-20 of the scale.
+        They cover every distribution of values that agrees with the reports, and need hundreds of reports.  Ends are
+        rounded to 2^-20 of the scale.
 
         Parameters
         ----------
@@ -158,7 +157,6 @@ class Distribution:
         return np.minimum(low * self.n_reports, likely)[()], np.maximum(high * self.n_reports, likely)[()]
 
     def _step_of(self, value: float) -> int:
-        """Grid step of a value."""
         top = self._reported[0].steps
         within = min(max(value, self.low), self.high)
         if self.scale == "linear":
@@ -224,7 +222,7 @@ def estimate(
     distribution : WindowDistribution
         Of a report, with M outputs.
     epsilon : float
-        The reports'; sets EM's tolerance.
+        Sets EM's tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
         Reports by output, or by cell k = floor(j cells / M) of outputs j.
     bins : int
@@ -239,7 +237,7 @@ def estimate(
     Raises
     ------
     DataError, ParameterError
-        If counts are not whole numbers of at least 0, or all 0; for another argument.
+        If counts are negative, not whole, or all 0; for another argument.
     """
     cells = validation.integer("bins", bins, 1, distribution.steps)
     validation.choice("method", method, get_args(Method))
@@ -287,7 +285,7 @@ def cell_edges(distribution: WindowDistribution, cells: int) -> Integers:
 
 
 def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Add up counts of outputs by cell; counts of cells are returned unchanged."""
+    """Add up counts of outputs by cell; counts by cell stay unchanged."""
     return (
         np.add.reduceat(counts, cell_edges(distribution, cells)[:-1])
         if counts.size == distribution.outputs

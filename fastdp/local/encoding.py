@@ -39,7 +39,7 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """A decoded message of ``size`` bytes, with unchecked reports; ``mechanism`` is None if another was expected."""
+    """A message of ``size`` bytes with unchecked reports; ``mechanism`` is None if another was expected."""
 
     mechanism: Mechanism | None
     reports: NDArray[np.int32]
@@ -166,7 +166,7 @@ def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
 def read_messages(
     data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """Reports of all messages of a buffer, and the number of refused messages.
+    """Reports of a buffer's messages, and the number of refused messages.
 
     Messages of another mechanism or of more than `most_reports` are skipped; a malformed one ends the buffer.
     """
@@ -199,7 +199,7 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """First messages with this header, this size and a valid checksum, at most `most`: uint8[n, size]."""
+    """First messages with this header, size and a valid checksum, at most `most`: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

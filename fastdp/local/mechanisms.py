@@ -63,7 +63,7 @@ class Mechanism(ABC):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        Public domain, to which values are clipped; high - low in [1e-140, 1e140].
+        Public domain; values are clipped to it.  high - low is in [1e-140, 1e140].
     """
 
     #: D: the grid has STEPS + 1 points.
@@ -97,7 +97,7 @@ class Mechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report; void with a ``seed``."""
+        """Pure epsilon-DP of one report."""
         proof = "one report a value: each depends on its own value and on one random word of its own"
         return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", proof), model="local")
 
@@ -144,7 +144,7 @@ class Mechanism(ABC):
         seed : int or str, optional
             For simulations: reproducible, not private.
         key : Key or 32 bytes, optional
-            The client's secret; by default words are the operating system's.
+            The client's; by default words are the operating system's.
         stream : int
             Number of the key's stream, below 2^40.
         start : int, optional
@@ -153,9 +153,7 @@ class Mechanism(ABC):
         Raises
         ------
         DataError
-            If a value is not a finite real number (with its index).
-        ParameterError
-            For another argument.
+            If a value is not a finite real number.
         """
         source = Words(seed, key, self.WORD_LEVEL, stream, start, (self._words,))
         if columns.is_number(values):
@@ -232,7 +230,7 @@ class MeanMechanism(Mechanism):
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Unbiased estimates of the clipped values, on the server: float or float64[n]."""
+        """Unbiased estimates of the clipped values: float or float64[n]."""
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
         return float(estimates[0]) if single else estimates
@@ -246,7 +244,7 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: NumberColumn) -> Floats: ...
     def variance(self, values: float | NumberColumn) -> float | Floats:
-        """Variance of one report's estimate at each value."""
+        """Variance of an estimate at each value."""
         constant, slope, curvature = self._quadratic
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)

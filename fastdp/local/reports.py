@@ -1,4 +1,4 @@
-"""Distributions of a report as integer weights out of ``total``: epsilon is an inequality of integers."""
+"""Distributions of a report as integer weights: epsilon is an inequality of integers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_START = 2**33
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of one call: report i uses word `start` + i of a stream; `of` names the mechanism."""
+    """Random words of one call: report i uses word `start` + i of a stream."""
 
     seed: int | str | None
     key: Key | bytes | None
@@ -63,7 +63,6 @@ class Words:
         return [int(word) for block in self.blocks(count) for word in block]
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
-        """Yield words, uint64[<= CHUNK], in one buffer."""
         from fastdp.noise.key import Key
         from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 
@@ -152,7 +151,7 @@ class WindowDistribution:
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
-        """Ratio of near to far weight, with the words left over."""
+        """Ratio of near to far weight."""
         extra = self.left_over // self.outputs
         return Fraction(self.near_weight + extra, self.far_weight + extra)
 
@@ -185,7 +184,7 @@ class WindowDistribution:
         return (self.near_weight if inside else self.far_weight) + extra + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of the unbiased estimate: a report's mean is affine in x."""
+        """Unbiased estimate, because a report's mean is affine in x."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
@@ -227,7 +226,7 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
 
 @dataclass(frozen=True)
 class BitDistribution:
-    """One bit: low_weight + floor((high_weight - low_weight) x / D) words of `total` = low + high weight give 1."""
+    """A bit: low_weight + floor((high_weight - low_weight) x / D) words of low + high weight give 1."""
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
     outputs: ClassVar[int] = 2
@@ -283,7 +282,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """The first words draw from the window, the others the bit, whose outputs are the last two."""
+    """First words draw from the window, others the bit, whose outputs are the last two."""
 
     PROOF: ClassVar[str] = (
         "a coin that does not look at the value picks one of two distributions, each with ratios of at most e^epsilon"

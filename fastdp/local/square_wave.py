@@ -1,4 +1,4 @@
-"""ToPL's optimiser chooses theta from square-wave reports of the hold-out (ToPS section 4.1, Eq. 8)."""
+"""ToPL's threshold from square-wave reports of the hold-out (ToPS section 4.1, Eq. 8)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
 
 
 def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distribution:
-    """Cut bins whose tail frequency is below 1.5 standard errors of one window's frequency."""
+    """Cut bins whose tail frequency is below 1.5 standard errors of a window's."""
     far, near = (weight * reports.near / reports.total for weight in (reports.far_weight, reports.near_weight))
     error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
     frequencies = distribution.frequencies
@@ -121,7 +121,7 @@ def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distrib
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Geometric mean of log-concave estimates from resampled counts; the first bin, with the zeros, is free."""
+    """Geometric mean of log-concave estimates from resampled counts; the first bin is free."""
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
     frequencies, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
@@ -148,7 +148,7 @@ def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """Most likely log-concave frequencies by Fisher scoring, log-likelihood, steps, and True if converged."""
+    """Most likely log-concave frequencies (Fisher scoring), log-likelihood, steps, True if converged."""
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
     bend: Floats = -np.diff(np.eye(bins), 2, axis=0)[1:]
@@ -222,8 +222,7 @@ class SquareWave:
     bins : int, optional
         By default 1,024, or 56 on the logarithmic scale (4 to 512 if "concave").
     accelerate : bool
-        SQUAREM for EM: ten times faster, but SW-W ends the tail too early at peaks.  The logarithmic scale always
-        uses it.
+        SQUAREM for EM: ten times faster, but SW-W ends the tail too early.  The logarithmic scale always uses it.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound], with
         "concave", ToPL's default, or "sw-w": the mean of resampled estimates with the tail cut (``docs/local.md``).

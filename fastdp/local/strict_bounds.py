@@ -1,14 +1,6 @@
 """Intervals for shares of values from counts of window reports, without assumptions about the values.
 
-Source: "strict bounds" of inverse problems (Rust and Burrus 1972; Stark 1992).  With counts y in cells and expected
-counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval of c p has its extremes over all
-p >= 0 with chi^2(p) <= min chi^2 + z^2.  For a true p on a face of k dimensions, chi^2 falls by a chi^2 of k degrees
-of freedom; z^2 is its quantile at the fit's dimensions, because the true face is unknown: ``docs/local.md`` has the
-measured coverage.  The normal quantile fails where p has few values (Burrus's conjecture, refuted by Batlle et al.
-2023).
-
-A report's distribution over cells is linear in the value between two atoms: steps at which an end of the window
-passes a border of a cell.  So a distribution on atoms has the cells of any distribution of values.
+Source: "strict bounds" (Rust and Burrus 1972; Stark 1992); coverage: ``docs/local.md``.
 """
 
 from __future__ import annotations
@@ -20,6 +12,14 @@ from scipy import special
 
 from fastdp.kinds import Floats, Integers
 from fastdp.local.reports import WindowDistribution
+
+# With counts y in cells and expected counts K p of a distribution p, chi^2(p) = sum (y - K p)^2 / var.  The interval
+# of c p has its extremes over all p >= 0 with chi^2(p) <= min chi^2 + z^2.  For a true p on a face of k dimensions
+# chi^2 falls by a chi^2 of k degrees of freedom; z^2 is its quantile at the fit's dimensions, because the true face
+# is unknown.  The normal quantile fails for p of few values (Burrus's conjecture, refuted by Batlle et al. 2023).
+#
+# Atoms are steps at which an end of the window passes a border of a cell.  Between them a report's distribution over
+# cells is linear in the value, so distributions on atoms suffice.
 
 #: Most cells, and reports in each on average; the largest counts are then close to normal.
 CELLS, REPORTS = 96, 40
@@ -33,7 +33,7 @@ class StrictBounds:
     """Bounds shares of values by all distributions that agree with the counts."""
 
     def __init__(self, window: WindowDistribution, borders: Integers, counts: Integers, *steps: int) -> None:
-        """`borders`: first outputs of the cells of `counts`, and the end; `steps` become atoms too."""
+        """`borders`: first outputs of cells, and the end; `steps` become atoms too."""
         self.n, bins = int(counts.sum()), counts.size
         merged = np.arange((cells := min(bins, CELLS, max(8, self.n // REPORTS))) + 1) * bins // cells
         edges, observed = borders[merged], np.add.reduceat(counts, merged[:-1]).astype(np.float64)
@@ -60,7 +60,7 @@ class StrictBounds:
         return math.sqrt(float(special.chdtri(dimensions, 1.0 - confidence)))
 
     def largest(self, chosen: Floats, z: float) -> float:
-        """Largest `chosen` @ p of all p that agree; `chosen` is 0 or 1 at each atom."""
+        """Largest `chosen` @ p of all p that agree; `chosen` is 0 or 1."""
         if not chosen.any():
             return 0.0
         at, weight = float(chosen @ self.best), AIMED * math.sqrt(self.n)
@@ -82,7 +82,7 @@ class StrictBounds:
         return min(1.0, at + above[0])
 
     def share(self, first: int, last: int, z: float) -> tuple[float, float]:
-        """Interval for the share of values with steps from `first` to `last`, both atoms."""
+        """Interval for the share with steps from `first` to `last`, both atoms."""
         # A value beside a border may count for the atom on it; ends of the domain have no other side.
         top = int(self.atoms[-1])
         inner = ((self.atoms > first) | (first <= 0)) & ((self.atoms < last) | (last >= top))

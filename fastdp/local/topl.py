@@ -213,7 +213,7 @@ def _hybrid(epsilon: float, theta: float) -> Hybrid:
 
 @dataclass(frozen=True)
 class SimulationState:
-    """Users before and after the threshold, and the server's state."""
+    """Users before and after the threshold, and the server."""
 
     n_held: Annotated[int, COUNT]
     n_published: Annotated[int, COUNT]
@@ -289,7 +289,6 @@ class SimulationMachine(Machine[SimulationState]):
 
 
 def _warn_of_growth(hybrid: Hybrid | None, state: ServerState, published: Floats) -> None:
-    """Warn if estimates show that values have outgrown the hold-out."""
     known = published[~np.isnan(published)]
     if hybrid is None or state.distribution is None or state.theta is None or not known.size:
         return
@@ -314,9 +313,9 @@ class ToPLServer(Publisher[ServerState]):
     bound : float
         Public upper bound of a value, in units of the input.
     holdout : int
-        m: the first users, whose reports choose the threshold.
+        m: the first users, who choose the threshold.
     max_range : int
-        r: the longest range that the threshold is chosen for.
+        r: longest range of a query.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
         Of :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
         method="concave")``; "linear": ``SquareWave()``, the paper's SW-W, Eq. 8 corrected.
@@ -331,8 +330,7 @@ class ToPLServer(Publisher[ServerState]):
 
     Notes
     -----
-    Privacy: every user sends one report (local model, pure epsilon, exact integers); the larger epsilon of both
-    groups counts.
+    Privacy: every user sends one report (local model, pure epsilon, exact); the larger epsilon of both groups counts.
 
     Examples
     --------
@@ -437,19 +435,19 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def collect(self, reports: int | NumberColumn) -> None:
-        """Process square-wave reports as numbers; ``refused`` counts those out of range."""
+        """Process square-wave reports as numbers."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         self._call(Op("collect", column, (column,)))
 
     def shard(self) -> HistogramCollector:
-        """Empty collector for another machine, to be merged; StateError after theta is chosen."""
+        """Empty collector for another machine; StateError after theta is chosen."""
         self._machine.tally(self._state, "shard")
         machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
 
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
-        """Add other machines' reports for the threshold; all or nothing."""
+        """Add other machines' reports for the threshold, all or none."""
         self._machine.tally(self._state, "merge")
         for collector in collectors:
             if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
@@ -458,7 +456,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def publish(self, reports: int | NumberColumn) -> Floats:
-        """Estimates from hybrid reports as numbers, float64[n]; NaN if out of range, counted in ``refused``."""
+        """Estimates from hybrid reports as numbers, float64[n]; NaN out of range."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
         _warn_of_growth(self._hybrid, self._state, published)
@@ -538,7 +536,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def n_seen(self) -> int:
-        """Number of values consumed, the hold-out included."""
+        """Number of values consumed."""
         return self._machine.consumed(self._state)
 
     @property
@@ -548,7 +546,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of both groups; ``simulated`` with a seed."""
+        """Guarantee of both groups."""
         return replace(self.server.guarantee, simulated=self._key.simulated)
 
     @single_caller

@@ -1,4 +1,4 @@
-"""Draw noise bound to exact sums of a stream or table, in bulk with AES (``docs/noise.md``, sections 1 and 2).
+"""Draw noise bound to exact sums of a stream or table, with AES (``docs/noise.md``, sections 1 and 2).
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -45,7 +45,7 @@ class _Buffers:
 
 
 class PrefixNoise:
-    """Draws noise for a stream's sums, each bound to all sums so far."""
+    """Draws noise for a stream's sums, bound to all sums so far."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -56,10 +56,7 @@ class PrefixNoise:
     def draw(
         self, sums: Integers, distribution: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Draw noise, int64[n], for sums from number `first` on; advance `chain`.
-
-        `member` replaces the key's stream number.
-        """
+        """Draw noise, int64[n], for sums from number `first` on of stream `member`; advance `chain`."""
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
         stream_range = (key.member if member is None else member) // STREAMS_OF_A_KEY
         checked = key.drawn is not None or key.given is not None
@@ -96,8 +93,7 @@ def draw_cell_noise(
 ) -> Integers:
     """Draw noise, int64[n, W, K] in grid steps, for a table's exact sums of n statistics, W windows and K groups.
 
-    Noise of a cell is bound to its window, its group (a digest, uint64[2]) and its n sums; `first` is the number of
-    the first window.
+    It is bound to window (from number `first` on), group (a digest, uint64[2]) and the cell's n sums.
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -142,7 +138,6 @@ def _draw(
     distributions: Sequence[Distribution],
     noise: Sequence[Integers] | Integers,
 ) -> None:
-    """Draw noise of each distribution from the words of each number."""
     prefixes, answers = buffers.prefixes, buffers.words
     for i, distribution in enumerate(distributions):
         if i and not i % 2:
@@ -163,7 +158,7 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
-    """Words F(p xor output) of each number p."""
+    """Words F(p xor output)."""
     buffers = _Buffers(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
     _ask(cipher, buffers.about_sums)
@@ -176,7 +171,6 @@ def _cipher(key: Key, *labels: str | int) -> CipherContext:
 
 
 def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
-    """Encrypt the blocks, as numbers of little-endian bytes."""
     if np.little_endian:
         cipher.update_into(*blocks)
         return

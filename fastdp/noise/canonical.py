@@ -1,10 +1,4 @@
-"""Encode mechanism and parameters as bytes, from which noise keys are derived (``docs/noise.md``, section 1).
-
-The encoding is injective.  A value is a letter, the content's length in 8 bytes, and the content: ``n`` None; ``i`` a
-decimal integer; ``d`` a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by
-name; ``a`` an array (type, shape, bytes); ``q`` a fraction; ``p`` a component (name, rule, parameters).  Truth values
-are ``t`` or ``f`` alone.
-"""
+"""Encode mechanism and parameters as bytes, from which noise keys are derived (``docs/noise.md``, section 1)."""
 
 from __future__ import annotations
 
@@ -20,6 +14,10 @@ import numpy as np
 
 from fastdp.kinds import Json
 
+# The encoding is injective.  A value is a letter, the content's length in 8 bytes, and the content: n None; i a
+# decimal integer; d a float64, big-endian; s UTF-8 text; b bytes; l a list; m a mapping, ordered by name; a an array
+# (type, shape, bytes); q a fraction; p a component (name, rule, parameters).  Truth values are t or f alone.
+
 #: Version of the rule that turns a secret, a composition and a prefix into noise.
 NOISE_FORMAT = 1
 #: A parameter: number, text, array, component, a list or mapping of these, or None if unreadable.
@@ -27,7 +25,7 @@ Encodable: TypeAlias = Any
 
 
 class Component(NamedTuple):
-    """A component in an encoding; its parameters are None if unreadable."""
+    """A component in an encoding, with parameters or None if unreadable."""
 
     name: str
     rule: int
@@ -75,7 +73,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def tagged(tag: bytes, content: bytes) -> bytes:
-    """Join a letter, the content's size, and the content."""
+    """Join a letter, a content's size, and the content."""
     return _SIZED(tag, len(content)) + content
 
 
@@ -108,7 +106,7 @@ PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """Convert a parameter for :func:`encode`; TypeError for a component without an encoding."""
+    """Convert a parameter for :func:`encode`; else TypeError."""
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value

@@ -37,7 +37,7 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 
 @runtime_checkable
 class BoundPerturber(Protocol):
-    """Perturber of independent sums, whose noise is bound to the sums so far."""
+    """Perturber of sums whose noise is bound to the sums so far."""
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None: ...
 
@@ -72,17 +72,15 @@ def start_chain(key: Key) -> Chain:
 
 
 def start_chains(key: Key, secrets: Words, members: Integers) -> Chain:
-    """Chain keys before the first sums, uint64[n, 4], by secret and stream number; `key` records them."""
+    """Chain keys before the first sums, uint64[n, 4], by secret and stream number."""
     return _first_words(repeat(key.drawn) if key.drawn else (), secrets, members, _START, CHAIN_WORDS)
 
 
 def _first_words(
     drawn: Iterable[DrawnWords | None], secrets: Words, members: Integers, stream: StreamId, count: int
 ) -> Words:
-    """First words of `stream` by ChaCha20 for each secret, uint64[n, 4], and stream number: uint64[n, count].
-
-    `drawn` records them.  No secret is a key of AES too (:class:`fastdp.noise.words.WordStream`).
-    """
+    """First words of `stream` by ChaCha20 for each secret and stream number: uint64[n, count]."""
+    # No secret is a key of AES too (WordStream).
     name, words = stream.pack(), np.empty((len(secrets), count), np.uint64)
     for noted, secret, member in zip(drawn, secrets, members.tolist(), strict=False):
         if noted is not None:
@@ -121,7 +119,7 @@ def theta_secrets(secrets: Words, theta_steps: Integers) -> Words:
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
-    """Record that `count` sums drew between two chain keys; DrawnTwiceError if these are equal."""
+    """Record that `count` sums drew between two chain keys; DrawnTwiceError if equal."""
     if key.drawn is not None and count:
         if np.array_equal(before, after):
             raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
@@ -139,7 +137,7 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
 
 
 def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
-    """Draw one sum's noise in exact arithmetic; `chain` does not advance."""
+    """Draw one sum's noise in exact arithmetic."""
     if key.given is not None:
         return key.given.bound(total, distribution, chain, index)
 
@@ -154,13 +152,12 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """Key of a step's noise, bound by BLAKE2b to all inputs so far, and the next chain (hexadecimal)."""
+    """Key of a step's noise, bound to all inputs so far, and the next chain (hexadecimal)."""
     words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
     return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.generic]) -> bytes:
-    """Secret of a step's noise, and the next chain."""
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
@@ -171,19 +168,19 @@ def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.gen
 
 
 class StepNoise:
-    """Draws noise for steps of several streams under keys of :func:`step_key`."""
+    """Draws noise for steps of several streams by :func:`step_key`."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         #: Secret and chain of each stream's step; before the first, the key's own secret and no chain.
         self.keys, self._digests = keys, [key.reveal() for key in keys]
 
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
-        """Begin a step of the streams `rows`; each of the inputs, int64[n, k], has a row for each."""
+        """Begin a step of the streams `rows`, each with a row of every input, int64[n, k]."""
         for i, *own in zip(rows.tolist(), *inputs, strict=True):
             self._digests[i] = _step_digest(self.keys[i].reveal(), self._digests[i][KEY_BYTES:], step, *own)
 
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
-        """First draws of the streams `rows` in this step: int64[n, count]."""
+        """First draws of the streams `rows`: int64[n, count]."""
         out: Integers = np.empty((rows.size, count), np.int64)
         keys = [self.keys[i] for i in rows.tolist()]
         digests = [self._digests[i][:KEY_BYTES] for i in rows.tolist()]

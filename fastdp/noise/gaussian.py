@@ -100,7 +100,7 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    """Cover the curve with strips of about equal area: reaches, heights, lower ends."""
+    """Cover the curve by strips of about equal area: reaches, heights, lower ends."""
     strips, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
@@ -125,7 +125,7 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
 
 
 def fill(out: Integers, distribution: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from `start` on; draw i depends only on (key, stream, i)."""
+    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i)."""
     if key.given is not None:
         key.given.fill(out, distribution, key, stream, start)
         return
@@ -144,7 +144,7 @@ def fill(out: Integers, distribution: GaussianDistribution, key: Key, stream: St
 def fill_from(
     out: Integers, distribution: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws from one word each; ``further(k, where)`` gives words k at ascending positions."""
+    """Overwrite `out` with draws from one word each; ``further(k, where)``: words k at ascending positions."""
     count = out.size
     where: Integers = np.arange(count)
     doubtful: Integers = np.empty(count, np.int64)
@@ -167,7 +167,7 @@ def fill_from(
 
 
 def resolve(distribution: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
-    """Make one draw in exact arithmetic from its words ``word(k)``, from `attempt` on."""
+    """Make one draw in exact arithmetic from words ``word(k)``, from `attempt` on."""
     while True:
         _check_attempt(attempt)
         first = ATTEMPTS + attempt * FURTHER
@@ -183,7 +183,7 @@ def _check_attempt(attempt: int) -> None:
 
 
 class _Bits:
-    """Holds the bits drawn so far of a uniform number in [0, 1)."""
+    """Holds the drawn bits of a uniform number in [0, 1)."""
 
     def __init__(self, further: list[int]) -> None:
         self._further, self.number, self.bits = further, 0, 0
@@ -199,7 +199,6 @@ class _Bits:
 
 
 def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int | None:
-    """Return a draw, or None above the curve."""
     cell, lower = divmod(word * distribution.cells, 2**WORD_BITS)
     if lower < distribution.unfair:
         return None
@@ -232,7 +231,7 @@ def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | N
 
 
 def _behind(distribution: GaussianDistribution, point: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Return the step of a point of the tail, and True if it is below the curve."""
+    """Return a tail point's step, and True if it is below the curve."""
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:

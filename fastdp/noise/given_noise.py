@@ -1,8 +1,4 @@
-"""A key that takes noise from a table, for proofs by instances (couplings).
-
-A draw has a name that adjacent inputs share: :class:`Name` and a position.  In a chain these are the id of its
-beginning and the sum's index; in a table the statistic's id and the cell's position from the first window on.
-"""
+"""A key that takes noise from a table, for proofs by instances (couplings)."""
 
 from __future__ import annotations
 
@@ -20,7 +16,10 @@ from fastdp_kernels.noise import chacha
 
 
 class Name(NamedTuple):
-    """Labels of the draws' key without digests of data, stream number, id of words or chain."""
+    """Labels of a key without digests of data, stream number, id of words or chain.
+
+    Adjacent inputs share name and position: in a chain the sum's index, in a table the cell's.
+    """
 
     labels: tuple[object, ...]
     member: int
@@ -28,7 +27,7 @@ class Name(NamedTuple):
 
 
 class NoiseTable(Protocol):
-    """Overwrites an array with the noise of a given name."""
+    """Overwrites an array with named noise."""
 
     def __call__(
         self, name: Name, distribution: Distribution, start: int, out: Integers, sums: Integers | None
@@ -37,7 +36,7 @@ class NoiseTable(Protocol):
 
 
 class GivenNoise:
-    """Reads noise from a table and remembers each chain's name."""
+    """Reads noise from a table; remembers each chain's name."""
 
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
@@ -99,7 +98,7 @@ def given(table: NoiseTable) -> Key:
 
 
 def name_of(key: Key, stream: StreamId) -> Name:
-    """Name under which a table holds a stream's draws; `key` is one of :func:`given`."""
+    """Name under which a table holds a stream's draws."""
     if not isinstance(key, GivenKey):
         raise TypeError("a key without a table of noise: expected one of given()")
     return Name(key.labels, key.member, stream)

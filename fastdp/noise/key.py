@@ -43,7 +43,7 @@ class DrawnTwiceError(AssertionError):
 
 
 class DrawnWords:
-    """Records the words drawn, without those of failed calls."""
+    """Records drawn words, without those of failed calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class DrawnWords:
         return len(self._calls)
 
     def add(self, where: Where, start: int, stop: int) -> None:
-        """Record a range; :class:`DrawnTwiceError` if it overlaps an earlier one."""
+        """Record a range; :class:`DrawnTwiceError` if one overlaps it."""
         if stop <= start:
             return
         repeats = _repeats.get()
@@ -86,7 +86,6 @@ class DrawnWords:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
-        """Forget the words drawn since the mark."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]
@@ -102,7 +101,7 @@ _repeats: ContextVar[DrawnWords | None] = ContextVar("repeats", default=None)
 
 @contextlib.contextmanager
 def repeating() -> Iterator[None]:
-    """Allow draws within the block to repeat earlier ones, but not each other."""
+    """Allow draws in the block to repeat earlier ones, not each other."""
     token = _repeats.set(DrawnWords())
     try:
         yield
@@ -121,7 +120,7 @@ def is_secret(candidate: object) -> bool:
 
 
 class Binding(IntEnum):
-    """Scope of a key, as a number in state files."""
+    """Scope of a key, a number in state files."""
 
     #: A user's secret, for any number of compositions.
     ROOT = 0
@@ -130,20 +129,20 @@ class Binding(IntEnum):
 
 
 class Key:
-    """Holds a 256-bit secret; made by :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+    """Holds a 256-bit secret, from :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
 
     Attributes
     ----------
     simulated : bool
         True if the key came from a seed.
     member : int
-        Stream number + 1, or 0 without one.
+        Stream number + 1, or 0.
     binding : Binding
         Scope of the key.
     drawn : DrawnWords or None
         Words drawn, if checked.
     family : bytes
-        Digest shared by the streams of a secret and composition, else empty.
+        Digest shared by the streams of a secret and composition.
     given : GivenNoise or None
         Table that replaces draws.
 
@@ -198,7 +197,7 @@ class Key:
         raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
-        """Key of a repeated simulation; its draws are checked separately."""
+        """Key of a repeated simulation, whose draws are checked separately."""
         return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod
@@ -208,7 +207,7 @@ class Key:
 
     @classmethod
     def from_seed(cls, seed: int | str) -> Key:
-        """Key of a simulation, from an integer or text by SHA-256."""
+        """Key of a simulation, from an integer or text."""
         if isinstance(seed, str):
             try:
                 material = b"text:" + seed.encode()
@@ -222,8 +221,8 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key from 32 random bytes that you keep, for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise.  Two streams, or an altered copy, under one
-        key and composition reveal their difference: name them (:meth:`of_stream`).
+        Two streams, or an altered copy, under one key and equal parameters reveal their difference: name them
+        (:meth:`of_stream`).
         """
         return cls(secret, simulated=False)
 
@@ -242,8 +241,7 @@ class Key:
     def of_stream(self, stream: int | str) -> Key:
         """Key of one of many streams, with independent noise.
 
-        `stream` is a name, or a number from 0 to 2^32 - 2 as in :func:`fastdp.release_many`
-        (``docs/many_streams.md``).
+        `stream` is a name, or a number from 0 to 2^32 - 2 as in :func:`fastdp.release_many`.
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -255,7 +253,7 @@ class Key:
         return self._derived(self._secret, member=member, family=family)
 
     def bind(self, mechanism: object) -> Key:
-        """Key of one composition: of class, rule and all parameters of `mechanism`, and the stream number.
+        """Key of one composition and stream number, from class, rule and all parameters of `mechanism`.
 
         A bound key is returned unchanged.
         """
@@ -286,7 +284,7 @@ class Key:
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """Derive an independent key, such as for theta; the stream number stays."""
+        """Derive an independent key with the same stream number."""
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
@@ -299,7 +297,7 @@ class Key:
         return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
-        """Derive an independent key for a named purpose (keyed BLAKE2b); a number and its text are one label."""
+        """Derive an independent key for a named purpose; a number and its text are one label."""
         texts = [str(label).encode() for label in labels]
         message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         if self.member:
@@ -311,13 +309,13 @@ class Key:
     def fingerprint(self) -> str:
         """32 hexadecimal digits for a ledger, which reveal nothing else about the key.
 
-        A stream's fingerprint begins with the family's digits and a colon.
+        Those of a stream follow the family's digits and a colon.
         """
         digits = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{digits}" if self.family else digits
 
     def reveal(self) -> bytes:
-        """The secret, for ciphers and encrypted files; keep it out of logs.  Numbered streams share it."""
+        """The secret; keep it out of logs.  Numbered streams share it."""
         return self._secret
 
     def __eq__(self, other: object) -> bool:
@@ -343,7 +341,7 @@ def bound_digest(secret: bytes, message: bytes) -> bytes:
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:
-    """Key of a named stream, or `secret` without a name."""
+    """Key of a named stream; `secret` without a name."""
     return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
@@ -357,7 +355,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: Path, option: str = "--key-file") -> Key:
-    """Read an owner-only file of 32 raw bytes or 64 hexadecimal digits; else ParameterError about `option`."""
+    """Read an owner-only file of 32 raw bytes or 64 hexadecimal digits; else ParameterError."""
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.
         mode = os.fstat(file.fileno()).st_mode

@@ -31,12 +31,12 @@ _POOLS: weakref.WeakSet[_Pool] = weakref.WeakSet()
 
 
 def steps_moved(distance: float, step: float) -> int:
-    """Most steps between two numbers at this distance, each rounded to the nearest step."""
+    """Most steps between two numbers at this distance after rounding."""
     return math.floor(Fraction(distance) / Fraction(step)) + 1
 
 
 class _Pool:
-    """Draws of one distribution; threads share one list, whose `pop` and `extend` are single steps."""
+    """Draws of one distribution, in a list that threads share."""
 
     _draws: ClassVar[Callable[..., Array]]
     _name: ClassVar[str]
@@ -141,9 +141,9 @@ class Laplace(_Pool):
     scale : float or Fraction
         s = sensitivity / epsilon, in units of the numbers; P[X = k] is proportional to exp(-abs(k) / s).
     resolution : float
-        Grid step, a power of two, 1 for whole numbers; draws are multiples of it, and floats are rounded to it.
+        Grid step of draws and floats, a power of two; 1 for whole numbers.
     seed : int or str, optional
-        Simulation: reproducible noise, no privacy.  By default a fresh key, fit for a release.
+        For simulation.  By default a fresh key, fit for a release.
 
     Notes
     -----
@@ -165,7 +165,7 @@ class Laplace(_Pool):
     def loss(self, sensitivity: float) -> float:
         """Return epsilon, rounded up, of one :meth:`add` for a number that moves by at most `sensitivity`.
 
-        With another resolution than 1 rounding adds up to a step: floor(sensitivity / resolution) + 1.
+        With another resolution than 1 rounding adds up to a step.
         """
         return round_up(self._steps(sensitivity) / self._scale)
 
@@ -187,7 +187,7 @@ class Gaussian(_Pool):
         super().__init__(sigma, resolution, seed=seed)
 
     def loss(self, sensitivity: float) -> float:
-        """Return rho of zero-concentrated DP, rounded up, as :meth:`Laplace.loss` does epsilon."""
+        """Return rho of zero-concentrated DP, rounded up, as :meth:`Laplace.loss`."""
         return round_up((self._steps(sensitivity) / self._scale) ** 2 / 2)
 
 

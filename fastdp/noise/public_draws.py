@@ -37,7 +37,7 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float or Fraction
-        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes integers pure epsilon-DP on the machine
+        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes integers pure epsilon-DP, exactly
         (``docs/noise.md``, section 3).
     size : int or tuple of int
         Number, at most 2^33, or shape.
@@ -101,8 +101,8 @@ def discrete_gaussian(
     Parameters
     ----------
     sigma : float or Fraction
-        In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
-        the machine (``docs/noise.md``, section 6).
+        In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2),
+        exactly (``docs/noise.md``, section 6).
     size, rng, stream, seed, key
         As for :func:`fastdp.discrete_laplace`.
 
@@ -171,7 +171,6 @@ def _shape(size: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    """Key of a generator, key or seed."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

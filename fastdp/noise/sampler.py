@@ -47,7 +47,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 
 @dataclass(frozen=True)
 class LaplaceDistribution:
-    """P[X = k] proportional to exp(-|k| / scale), or one-sided on k >= 0."""
+    """P[X = k] proportional to exp(-|k| / scale), or for k >= 0 only."""
 
     scale: Fraction
     one_sided: bool
@@ -98,7 +98,7 @@ def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
 
 
 def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from `start` on, modulo 2^64; draw i depends only on (key, stream, i)."""
+    """Overwrite `out` with draws from `start` on, modulo 2^64; draw i depends on (key, stream, i)."""
     if key.given is not None:
         key.given.fill(out, distribution, key, stream, start)
         return
@@ -121,7 +121,7 @@ def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: Str
 def fill_from(
     out: Integers, distribution: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws from one word each, as :func:`fastdp.noise.gaussian.fill_from`."""
+    """Overwrite `out` as :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if distribution.two_words else NO_WORDS
     for i in _draw_certain(distribution, words, second, out, positions):
@@ -142,7 +142,7 @@ def draws(count: int, distribution: LaplaceDistribution, key: Key, stream: Strea
 def _draw_certain(
     distribution: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
 ) -> list[int]:
-    """Overwrite `out` with draws of the first two stages; return indices of the others."""
+    """Overwrite `out` by the first two stages; return indices of doubtful draws."""
     sign_bit = np.uint64(0 if distribution.one_sided else 1)
     pairs = *distribution.scale_pair, *distribution.offset_pair
     if distribution.two_words:
@@ -170,7 +170,7 @@ def fill_one_by_one(out: Integers, distribution: LaplaceDistribution, key: Key, 
 
 
 def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite `out` with the first draws of each stream; `number` is in all ids."""
+    """Overwrite `out` with the first draws of streams; `number` is in all ids."""
     if out.size > MAX_TOGETHER or distribution.two_words or key.given is not None:
         fill_one_by_one(out, distribution, key, pieces, number)
         return
@@ -215,7 +215,7 @@ def resolve_at(word: int, distribution: LaplaceDistribution, key: Key, stream: S
 
 
 def resolve(word: int, distribution: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """One draw, modulo 2^64, from `word` and further words k in exact arithmetic."""
+    """One draw, modulo 2^64, from `word` and further ones in exact arithmetic."""
     magnitude = draw_exactly(word >> 1, WORD_BITS, distribution.scale, distribution.one_sided, further)
     value = -magnitude if not distribution.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
@@ -235,9 +235,9 @@ def fill_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of `out` with the draws of many streams, as :func:`fill`.
+    """Overwrite rows of `out` with draws of many streams, as :func:`fill`.
 
-    Row i has ``distributions[which[i]]``, which are all one-sided or none.
+    Row i has ``distributions[which[i]]``, all one-sided or none.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
     if alone or max(distribution.scale for distribution in distributions) > ONE_WORD_SCALE:
@@ -280,7 +280,6 @@ def _resolve_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Replace doubtful draws of rows by exact ones."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
     resolved: Integers = np.empty(places.size, np.int64)
@@ -308,7 +307,7 @@ def draw_rows(
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Draws of many streams, int64[n, words.width]; row i has ``distribution_of(scales[i])``."""
+    """Draws of many streams, int64[n, words.width], by ``distribution_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [distribution_of(scale) for scale in distinct.tolist()], which, words, streams, numbers)
@@ -324,7 +323,7 @@ GUARD = 6
 
 
 def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
-    """ln(2 / (1 + exp(-1/scale))), or 0 for a one-sided draw."""
+    """ln(2 / (1 + exp(-1/scale))), or 0 if one-sided."""
     if one_sided:
         return Decimal(0)
     inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
@@ -333,7 +332,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 
 
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
-    """Floor of scale * (offset - ln U); further words narrow U in [u, u + 1) / 2^bits until it is certain."""
+    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowed by further words."""
     k = 0
     while True:
         if u > 0:
@@ -348,7 +347,6 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
-    """Smallest and largest integer that the draw can be."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)
@@ -366,7 +364,7 @@ def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int)
 # Noise of perturbers, and the distribution that a budget buys.
 #
 # A perturber's ``epsilon`` is its pure loss where noise is discrete Laplace.  Where noise is discrete Gaussian it
-# stands for rho = epsilon^2 / 2, which is also what a pure loss of epsilon costs in concentrated DP (Bun and
+# stands for rho = epsilon^2 / 2, which is also the cost of a pure loss of epsilon in concentrated DP (Bun and
 # Steinke 2016, Proposition 1.4): budgets of thresholds and of perturbers are one kind of number.  An integer that a
 # unit moves by theta, released on h levels, then has noise of scale theta h / epsilon, or of sigma theta sqrt(h) /
 # epsilon.
@@ -387,7 +385,7 @@ def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, loss: fl
 
 
 def sigma_of_loss(square: int, loss: float) -> Fraction:
-    """Sigma, rounded up, for which squared L2 sensitivity `square` costs rho, `loss` = sqrt(2 rho)."""
+    """Sigma, rounded up, that costs rho for squared L2 sensitivity `square`; `loss` = sqrt(2 rho)."""
     wanted = Fraction(square) / Fraction(loss) ** 2
     sigma = math.sqrt(wanted)
     while Fraction(sigma) ** 2 < wanted:
@@ -398,7 +396,7 @@ def sigma_of_loss(square: int, loss: float) -> Fraction:
 def fill_noise(
     out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws of either distribution, as ``fill_from``."""
+    """Overwrite `out` as ``fill_from``, for either distribution."""
     if isinstance(distribution, GaussianDistribution):
         gaussian.fill_from(out, distribution, words, further)
     else:
@@ -406,18 +404,18 @@ def fill_noise(
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale of a Laplace draw or sigma of a Gaussian one, in units of theta."""
+    """Laplace scale or Gaussian sigma in units of theta."""
     return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
 
 
 def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """Guarantee of Gaussian noise: rho; epsilon is infinite until delta is chosen."""
+    """Guarantee of Gaussian noise: rho, with epsilon infinite until delta is chosen."""
     rho = round_up(Fraction(epsilon) ** 2 / 2)
     return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
 
 
 def group_share(epsilon: float, square: int | Fraction) -> float:
-    """Loss of one unit in a group: the largest float s found with s sqrt(`square`) <= `epsilon`."""
+    """Largest float s found with s sqrt(`square`) <= `epsilon`: a unit's loss in a group."""
     fraction = epsilon / math.sqrt(square)
     while square * Fraction(fraction) ** 2 > Fraction(epsilon) ** 2:
         fraction = math.nextafter(fraction, 0.0)
@@ -425,6 +423,6 @@ def group_share(epsilon: float, square: int | Fraction) -> float:
 
 
 def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of one unit's change: k rows, at most `per_window` in one sum."""
+    """Squared L2 norm of a unit's change: k rows, at most `per_window` in one sum."""
     k, j = contributions, per_window or contributions
     return k // j * j**2 + (k % j) ** 2

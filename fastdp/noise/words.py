@@ -1,6 +1,4 @@
-"""Random words of an AES-256-CTR key stream, a function of (key, stream id, position); ``docs/noise.md``, section 1.
-
-The counter block is the stream id (64 bits), the stream's number among many (32 bits, or 0) and the block number.
+"""Random words of an AES-256-CTR key stream, by (key, stream id, position); ``docs/noise.md``, section 1.
 
 Source: NIST SP 800-38A section 6.5.
 """
@@ -48,7 +46,7 @@ MIN_XTS, MAX_XTS = 2**14, 2**24
 
 
 class Purpose(IntEnum):
-    """Purpose of a stream; never renumber, because saved streams depend on it."""
+    """Purpose of a stream; numbers must stay, because saved streams depend on them."""
 
     THRESHOLD = 1
     TREE = 2
@@ -79,7 +77,7 @@ class StreamId(NamedTuple):
 
 
 class WordStream:
-    """Yields a stream's words in order; OverflowError beyond 2^33."""
+    """A stream's words in order; OverflowError beyond 2^33."""
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MAX_WORDS - start
@@ -131,7 +129,7 @@ class WordStream:
 
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
-    """Encryptor of independent AES blocks for `size` bytes; XTS without masks where faster."""
+    """Encryptor of independent AES blocks, for `size` bytes."""
     if WIDE and size >= MIN_XTS and xts_is_ecb():
         return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
@@ -143,7 +141,7 @@ def _xts(secret: bytes) -> CipherContext:
 
 @cache
 def xts_is_ecb() -> bool:
-    """True if XTS encrypts a few blocks as the bare cipher."""
+    """True if XTS encrypts blocks as the bare cipher."""
     secret, blocks = bytes(range(32)), bytes(range(64))
     try:
         encrypted = _xts(secret).update(blocks)
@@ -159,7 +157,7 @@ def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -
 
 
 def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, begin: int = 0) -> None:
-    """DrawnTwiceError unless `words` are the cipher's bytes of `counter`, from `begin`."""
+    """DrawnTwiceError unless `words` are the cipher's bytes of `counter`."""
     expected = Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(counter)  # noqa: S305
     if expected[begin : begin + len(words)] != words:
         raise DrawnTwiceError("words of the cipher are not those of the counters that were noted")
@@ -168,7 +166,7 @@ def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, b
 def encrypt_noted(
     key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
-    """Encrypt counters of `rows` equal rows; record and compare words if checked."""
+    """Encrypt counters of `rows` equal rows; record the words if checked."""
     if key.drawn is not None and len(counters):
         noted = np.frombuffer(counters, np.uint64).reshape(rows, -1)
         note_counters(key.drawn, key.reveal(), noted, used)
@@ -196,10 +194,7 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """First word of each node that values `seen` to `after` of a binary counter complete, and offsets.
-
-    `stream` is that of level 0.
-    """
+    """First word of each node that values `seen` to `after` of a binary counter complete, and offsets."""
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
     secret = key.reveal()
@@ -252,9 +247,9 @@ _TAIL_WORDS = 2
 
 
 class RowWords:
-    """Produces the first words of a few stream ids for many streams: a row per stream, piece after piece.
+    """First words of a few stream ids for many streams: a row per stream, piece after piece.
 
-    A piece is a stream id with number 0 and a count; `owners` are indices of the rows' keys, if several.
+    A piece is a stream id with number 0 and a count; `owners` are indices of the rows' keys.
     """
 
     def __init__(
@@ -268,7 +263,7 @@ class RowWords:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     def fill(self, streams: Indices, numbers: Indices) -> Words:
-        """Words of numbered streams, uint64[n, width]; `numbers` enter the stream ids."""
+        """Words of streams, uint64[n, width]; `numbers` enter the stream ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
@@ -306,7 +301,7 @@ class RowWords:
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
     def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield runs of rows with one key: its index, first and last row."""
+        """Yield runs of rows with one key: its index, first row, end."""
         if self.owners is None or len(self.keys) == 1:
             yield 0, first, last
             return
@@ -320,7 +315,7 @@ class RowWords:
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """Stream id, and position in its piece, of word `column` of a row."""
+    """Stream id of word `column` of a row, and position in its piece."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -329,7 +324,7 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
 
 
 def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
-    """First words of a few streams of one key, by one cipher; fast up to some hundreds."""
+    """First words of a few streams of one key, by one cipher."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
@@ -345,7 +340,7 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
-    """Distinct entries, ascending, and each entry's index among them; fast if all are equal."""
+    """Distinct entries, ascending, and each entry's index among them."""
     if entries.size and (entries == entries[0]).all():
         return entries[:1], np.zeros(entries.size, np.int64)
     distinct, which = np.unique(entries, return_inverse=True)
@@ -354,7 +349,6 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Counter blocks of the pieces, and the used columns of words."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])

@@ -30,10 +30,8 @@ class HierarchyShape:
         s, lowest levels without noise, and h - s released ones, each with epsilon / levels.
     block : int
         g = b^s values under one released leaf.
-    tops, leaves : int
-        Nodes on the highest released level; leaves of a tree, tops * b^(levels - 1).
-    tree_blocks : int
-        Blocks of one tree: max_range values, in full blocks.
+    tops, leaves, tree_blocks : int
+        Nodes on the highest released level; leaves of a tree, tops * b^(levels - 1); those used, ceil(max_range / g).
     """
 
     fan_out: int = 2
@@ -59,7 +57,7 @@ class Perturber(Protocol):
 
     @property
     def released_nodes(self) -> bool:
-        """True if inner nodes have noise of their own, from which ranges are answered."""
+        """True if inner nodes have noise, and answer ranges."""
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """Public shape for `epsilon` and queries of up to `max_range` values."""
@@ -68,25 +66,17 @@ class Perturber(Protocol):
         """Guarantee of the endless stream."""
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to ``max_range`` values has noise variance K theta^2 / epsilon^2."""
+        """K: a random range of up to r values has noise variance K theta^2 / epsilon^2."""
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Draw the noise of one tree's released leaves, in grid steps: int64[leaves].
 
-        Parameters
-        ----------
-        theta_steps : int
-            Sensitivity of every node, in grid steps.
-        epsilon : float
-            Total budget; with Gaussian noise rho = epsilon^2 / 2.
-        key : Key
-            Secret of this threshold.
-        tree : int
-            Number of the tree in the stream.
+        ``theta_steps``: sensitivity of every node; ``epsilon``: total budget, with Gaussian noise rho = epsilon^2 /
+        2; ``key``: secret of this threshold; ``tree``: number in the stream.
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Draw independent noise of every node, before consistency: a new int64[nodes], leaves first."""
+        """Draw independent noise of every node: a new int64[nodes], leaves first."""
 
 
 @runtime_checkable
@@ -95,14 +85,14 @@ class CorrelatedPerturber(BoundPerturber, Protocol):
 
     @property
     def memory(self) -> int:
-        """Number of floats kept between values, first 0."""
+        """Number of floats kept between values."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn draws from `position` on into noise, in place; return the memory after them."""
+        """Turn draws from `position` on into noise, in place; return the next memory."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
-    """`perturber`, if its noise depends on earlier noise."""
+    """`perturber`, if its noise is correlated."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
@@ -128,21 +118,21 @@ class Tree(Protocol):
 
 @runtime_checkable
 class GroupPerturber(Protocol):
-    """Perturber that knows the squared L2 sensitivity of consecutive values, in one value's."""
+    """Perturber that knows the squared L2 sensitivity of consecutive values."""
 
     def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction: ...
 
 
 @runtime_checkable
 class NormalPerturber(Protocol):
-    """Perturber that counts the draws which consecutive values move."""
+    """Perturber that counts draws moved by consecutive values."""
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int: ...
 
 
 @dataclass(frozen=True)
 class TreeRows:
-    """Inputs of :meth:`RowPerturber.noise_rows`: one tree for each of many streams."""
+    """One tree for each of many streams."""
 
     #: `plan`, `epsilon`, `key`: as for :meth:`Perturber.leaf_noise`, of all streams.
     plan: HierarchyShape
@@ -167,9 +157,9 @@ class RowPerturber(Protocol):
     """Perturber that draws the trees of many numbered streams in one call."""
 
     def noise_rows(self, rows: TreeRows) -> Integers | None:
-        """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
+        """``leaf_noise`` of each row, int64[n, w], under its stream's key; None: ask tree by tree.
 
-        Leaves come first; unless `nodes`, entries after `needed` are unspecified.  None: ask tree by tree.
+        Leaves come first; unless `nodes`, entries after `needed` are unspecified.
         """
 
 
@@ -184,7 +174,7 @@ class RowPerturber(Protocol):
 
 @lru_cache(maxsize=256)
 def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a consistent hierarchy: the noise of blocks that close in a range."""
+    """K of a consistent hierarchy, of blocks that close in a range."""
     b, variance = plan.fan_out, Fraction(0)
     squares = [_mean_square(plan.block, b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]
     for j in range(plan.levels):
@@ -194,7 +184,7 @@ def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
 
 @lru_cache(maxsize=256)
 def tiling_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of an inconsistent hierarchy: 2 levels^2 for each of the fewest nodes that tile a range."""
+    """K of an inconsistent hierarchy: 2 levels^2 for each of the fewest tiling nodes."""
     b = plan.fan_out
     inside = [_mean_inside(b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]
     nodes = sum((inside[j] - b * inside[j + 1] for j in range(plan.levels)), Fraction(0))

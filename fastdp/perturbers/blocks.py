@@ -1,4 +1,4 @@
-"""Noise without a tree: on every value (ToPS section 3, Appendix F), or on blocks sized by released sums."""
+"""Noise without a tree: on values (ToPS section 3, Appendix F), or on blocks sized by released sums."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Flat:
     Parameters
     ----------
     noise : "laplace" or "gaussian"
-        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that the
-        publisher's epsilon and ``delta`` buy.
+        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the loss of the publisher's epsilon and
+        ``delta``.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length.  w values of one
-    unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length; w values of one
+    unit widen Laplace noise by w, Gaussian by sqrt(w).
 
     Examples
     --------
@@ -124,7 +124,7 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Shape with the first block length, 2^first values, and 2^usual without a focus; least size of groups."""
+    """Shape with the first length, 2^first, and 2^usual without a focus; least group."""
 
     first: int = 0
     usual: int = 0
@@ -154,14 +154,14 @@ class Blocks(Flat):
     Parameters
     ----------
     focus : int, (int, int) or "longest", optional
-        Public: length of the ranges that matter, their shortest and longest, or r alone; by default all up to r.
+        Public length of the ranges that matter, their shortest and longest, or r; by default all up to r.
     rising : bool
-        True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
+        True lets a theta that is not public follow a stream that outgrows its hold-out.
     season : float, optional
-        Public: period of the stream in values, at least 2.  Predictions follow waves of this period and of seven
-        where released sums show them.
+        Public period in values, at least 2: predictions follow waves of this period and of seven that released sums
+        show.
     noise : "laplace" or "gaussian"
-        As for :class:`Flat`; values of one unit may lie in one block, so Gaussian noise gains nothing by them.
+        As for :class:`Flat`; values of one unit may lie in one block, so w cost w times the scale.
 
     Notes
     -----
@@ -192,7 +192,7 @@ class Blocks(Flat):
         return length, length
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
-        """Query lengths that block lengths are chosen for: float64[4], or float64[5] of event counts."""
+        """Query lengths that block lengths are chosen for."""
         count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
@@ -214,7 +214,7 @@ class Blocks(Flat):
         return BlocksShape(**sizes, first=first, usual=usual, group=self._least_group(max_range))
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over first blocks or groups, times THETA_WEIGHT; a focus changes nothing."""
+        """K of a range of r / 3 over first blocks or groups, times THETA_WEIGHT, for any focus."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
         size = max(plan.group, b.MEMBERS * block)
@@ -248,11 +248,11 @@ class Blocks(Flat):
         return 1 << least if grouped else 0
 
     def warm_up(self, holdout: int) -> int:
-        """Values released as sums that do not choose theta: a power of two up to an eighth of `holdout`."""
+        """Values released as sums, which do not choose theta: a power of two up to `holdout` / 8."""
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
-        """Public parameters of the kernels, SHAPE[1]; `events`: counts without a bound."""
+        """Public parameters of the kernels, SHAPE[1]."""
         shape = np.zeros(1, b.SHAPE)
         # Of the continuous distribution; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
@@ -291,10 +291,8 @@ class WindowTree(NamedTuple):
 
     Attributes
     ----------
-    perturber : Hierarchy
-        Consistent, with every value a leaf.
-    max_range : int
-        r of the publisher: values of one tree.
+    perturber, max_range
+        Consistent hierarchy with every value a leaf, and r of the publisher.
     variance : float
         Of a window's noise at a random position, in theta^2 / epsilon^2.
     """
@@ -305,11 +303,11 @@ class WindowTree(NamedTuple):
 
 
 def tree_for_window(window: int) -> WindowTree:
-    """Tree under which sums over `window` values (public, 1 to 2^20) have the least noise, averaged over positions.
+    """Tree under which sums over `window` values (public, 1 to 2^20) have the least noise on average.
 
     Notes
     -----
-    The variance is that of least squares (ToPS Appendix C); a window across two trees has the noise of both.
+    A window across two trees has the noise of both (least squares, ToPS Appendix C).
 
     Examples
     --------

@@ -1,8 +1,7 @@
 """The hierarchy of ToPS (CCS 2021, sections 3.4 and 3.5): noise of block sums from one tree for ``max_range`` values.
 
-``plan`` chooses the public shape; ``leaf_noise`` draws the noise of all nodes and makes it consistent (Appendix C,
-Eq. 10), so that published values answer every range.  ``streams.fixed_blocks`` asks for it tree by tree, or for many
-streams at once (``noise_rows``).
+``plan`` chooses the public shape; ``leaf_noise`` draws noise of all nodes and makes it consistent (Appendix C, Eq.
+10), ``noise_rows`` for many streams at once.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_LEAVES = 2**28
 def best_prune(epsilon: float, max_range: int, fan_out: int, noise: NoiseName = "laplace") -> int:
     """Number s of pruned levels with the least proven error of a steady stream (``docs/streams_proofs.md``, ToPS).
 
-    A random range's noise is K / epsilon^2; the blocks that it cuts add at most max(5 g / 12, g^3 / (6 r)), g = b^s.
+    A range's noise is K / epsilon^2; the blocks that it cuts add at most max(5 g / 12, g^3 / (6 r)), g = b^s.
     """
     # Any epsilon beyond these has the same minimiser; the square stays a float.
     epsilon = min(max(epsilon, 1e-100), 1e100)
@@ -79,16 +78,16 @@ def _shape(max_range: int, fan_out: int, height: int, pruned: int) -> HierarchyS
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, endlessly.
 
-    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK
-    and of Chan, Shi and Song (H_2).
+    ``Hierarchy()`` is ToPS's; ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of PAK and of Chan, Shi
+    and Song.
 
     Parameters
     ----------
     fan_out : int
-        b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
+        b, from 2 to 1024; 16 is best for random ranges (Qardaji et al. 2013).
     consistent : bool
-        True: consistent noise (Appendix C), so that published values answer every range.  False: the fewest nodes
-        that tile a range answer it; needs prune = 0.
+        True: published values answer every range (Appendix C).  False: the fewest nodes that tile a range do; needs
+        prune = 0.
     prune : int, optional
         s, lowest levels without noise; by default of the least proven error of a steady stream.
     noise : "laplace" or "gaussian"
@@ -96,9 +95,8 @@ class Hierarchy:
 
     Notes
     -----
-    Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
-    theta * levels / epsilon: epsilon in total.  Consistency is an integer function of noisy sums (``docs/noise.md``,
-    section 5).
+    Privacy: a value enters one node of each released level, whose sum gets exact discrete Laplace noise of scale
+    theta * levels / epsilon; consistency is a function of noisy sums (``docs/noise.md``, section 5).
 
     Examples
     --------
@@ -159,18 +157,18 @@ class Hierarchy:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K for ranges within one tree; rounding adds less than 0.5 % (``docs/noise.md``)."""
+        """K for ranges within one tree; rounding adds less than 0.5 %."""
         constant = consistent_constant if self.consistent else tiling_constant
         # The constants are of nodes with variance 2 levels^2 / epsilon^2.
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Bound on the squared L2 sensitivity of `size` consecutive values: size min(size, W) a level."""
+        """Bound on the squared L2 sensitivity of `size` consecutive values."""
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of nodes whose sums `size` consecutive values can change."""
+        """Number of nodes that `size` consecutive values can change."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -201,7 +199,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers | None:
-        """Draw the noise of one tree for each row; w covers all nodes where leaves depend on them."""
+        """Draw one tree's noise a row, of all nodes where leaves need them."""
         if self.noise == "gaussian":
             return None
         plan, all_nodes = rows.plan, self.consistent or rows.nodes
@@ -225,7 +223,7 @@ def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ..
 
 @lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> Floats:
-    """Weight of a node's noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    """Weight of a node against its children, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):

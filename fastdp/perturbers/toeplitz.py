@@ -1,7 +1,6 @@
-"""Correlated Gaussian noise, under which sums of published values err little at any length.
+"""Correlated Gaussian noise, under which sums of published values err little (``docs/noise.md``, section 8).
 
-Integers z are drawn and y = C^-1 z added (``docs/noise.md``, section 8).  Source: Dvijotham, McMahan, Pillutla,
-Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1.
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ENDLESS = (
 
 @lru_cache(maxsize=64)
 def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Rates mu and weights theta for prefix sums of up to `length`, windows, or any length."""
+    """Rates mu and weights theta for prefix sums up to `length`, windows, or any length."""
     span = window if length is None else length
     if span is None:
         return ENDLESS
@@ -86,7 +85,7 @@ def sensitivity_square(mu: Floats, theta: Floats, length: int | None) -> float:
 
 
 def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
-    """1 - q and weight of each exponential of B, the constant first; None if B would grow."""
+    """1 - q and weight of each exponential of B, the constant first; None if B grows."""
     # C^-1 has the poles of diag(lambda) - 1 theta^T.
     with np.errstate(all="ignore"):
         nu, vectors = np.linalg.eig(np.diag(mu) + theta[None].repeat(mu.size, axis=0))
@@ -133,7 +132,7 @@ def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
 
 
 def window_error(mu: Floats, theta: Floats, window: int) -> float:
-    """Variance of a sum of `window` values of y far from the start."""
+    """Variance of a sum of `window` y far from the start."""
     exponentials = sum_terms(mu, theta)
     if exponentials is None:
         return math.inf
@@ -167,18 +166,17 @@ class Toeplitz:
     Parameters
     ----------
     length : int, optional
-        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length is
-        served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length, at
+        up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
-        In place of a length: tuned for sums of so many consecutive values.
+        In place of a length: tuned for sums of so many values.
     rates, shares : sequence of 8 floats, optional
-        1 - lambda_i and theta_i of the factor C, by default computed; refused if noise would grow.
+        1 - lambda_i and theta_i of the factor C; by default computed.
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix sums
-    over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
-    Dvijotham et al. 2024.
+    Privacy: (epsilon, delta), exact on this machine (``docs/noise.md``, section 8).  Prefix sums over T = 2^20 values
+    have a mean squared error of 495 theta^2 at (1, 1e-6).
 
     Examples
     --------
@@ -219,7 +217,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """First two coefficients of C; third one, factor and 1 less that of each term."""
+        """First two coefficients of C; third one, factor and its complement of each term."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps
@@ -243,7 +241,7 @@ class Toeplitz:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a prefix; K of other ranges is up to twice that."""
+        """K of a prefix; that of other ranges is up to twice as much."""
         mu, theta = np.array(self.rates), np.array(self.shares)
         return self._square * prefix_error(mu, theta, min(max_range, self.epoch))
 
@@ -257,7 +255,7 @@ class Toeplitz:
         return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Squared L2 sensitivity of `size` consecutive values, or a bound, in one value's."""
+        """Squared L2 sensitivity of `size` consecutive values, or a bound."""
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:
@@ -273,7 +271,7 @@ class Toeplitz:
         return max(Fraction(total * (1.0 + 1e-9) / self._square), Fraction(size))
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of draws in the epochs that contain `size` values."""
+        """Number of draws in the epochs of `size` values."""
         return self.epoch * (2 if size > 1 else 1) + size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
@@ -281,7 +279,7 @@ class Toeplitz:
         return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
-        """Noise of sums, for intervals; None if a user's factor makes them oscillate."""
+        """Noise of sums, for intervals; None if a user's factor oscillates."""
         per_step = _sigma(self, 1, epsilon) - _sigma(self, 0, epsilon)
         exponentials = sum_terms(np.array(self.rates), np.array(self.shares))
         if exponentials is None:

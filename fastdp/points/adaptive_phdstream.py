@@ -48,8 +48,8 @@ MAX_PERIOD = 2**16
 LARGEST_FACTOR = 1.5
 #: The noise to come counts as that of so many steps: this fraction of those so far, at least this many.
 HORIZON_FRACTION, MIN_HORIZON = 0.25, 50
-#: Growth that a period must allow for in a cell, beside that seen: so many times what the cell would have of the
-#: total's.  Without it a new cluster waits too long where noise is small.
+#: Growth that a period must allow for in a cell, beside that seen: so many times the cell's share of the total's.
+#: Without it a new cluster waits too long where noise is small.
 UNSEEN = 2.0
 #: Weight that earlier counts keep in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
@@ -101,21 +101,21 @@ class ReleaseSchedule:
     prompt: Annotated[int, Whole(0, 2**62)] = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """Check a loaded schedule with this fixed `period`, or None for at most `most`; else ValueError."""
+        """Check a loaded schedule with this `period`, None if at most `most`; else ValueError."""
         if self.period > most if period is None else self.period != period:
             raise ValueError("a period out of range")
         if self.costs is not None and not (period is None and self.costs.shape == periods(most).shape):
             raise ValueError("costs out of range")
 
     def after(self, now: int, jumped: bool, steps: int | None) -> ReleaseSchedule:
-        """Schedule after step `now`; if `jumped`, PrivTree chooses cells for `steps` or a fixed period."""
+        """Schedule after step `now`; if `jumped`, PrivTree chooses cells for `steps`, or one period."""
         prompt = now + (steps or self.period) if jumped else self.prompt
         return replace(self, prompt=prompt, period=1 if steps and now < prompt else self.period)
 
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """Schedule after a count with this `growth` of `total` points; `noise`: variance of one count."""
+        """Schedule after a count with this `growth` of `total` points and variance `noise`."""
         predicted, observed = growth.individual - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
         products = WEIGHT_MEMORY * self.products + per_step * _dot(predicted, observed)
@@ -153,7 +153,7 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Constants of counts: ``noise`` is the variance of one, ``first`` its factor for PrivTree's counts."""
+    """``noise`` is the variance of a count, ``first`` its factor for PrivTree's counts."""
 
     cells: CellParameters
     distribution: sampler.LaplaceDistribution
@@ -197,7 +197,7 @@ class CountParameters:
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Count as :meth:`count`, in PrivTree's cells; growth is of the finest cells in both trees."""
+        """Count in PrivTree's cells; growth is of the finest cells in both trees."""
         unsplit: Integers = np.full_like(counted.first, -1)
         none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
         kept = KeptTree.of(self.cells.fan_out, counted._replace(split=unsplit, state=none))
@@ -213,7 +213,7 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed, False), growth
 
     def adjusted(self, counted: Tree, shrink: bool, missing: float) -> Tree:
-        """Divide `missing` points over the tree in proportion to noise variance (least squares)."""
+        """Divide `missing` points in proportion to noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), shrink, missing)
 
     def forecast(self, counted: Tree, weight: float, elapsed: int, shrink: bool, missing: float, more: float) -> Tree:
@@ -286,7 +286,7 @@ class CountParameters:
 class AdaptiveState(PointState):
     """``counted`` is the tree of step ``last_count``, ``whole`` the count of all points then.
 
-    ``added`` and ``removed`` are codes of later events, secret.
+    ``added`` and ``removed`` are secret codes of later events.
     """
 
     schedule: ReleaseSchedule
@@ -422,7 +422,7 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     shrink : bool
         True moves the estimates of a cell's children towards equal counts, by as much as noise suggests.
     total_share : float
-        Fraction of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
+        As for :class:`fastdp.PHDStream`, at every step.
 
     Notes
     -----

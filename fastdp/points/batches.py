@@ -20,7 +20,6 @@ MAX_PERIODS = 2**24
 
 
 def _size(name: str, value: object) -> int | float:
-    """Number of events as int, length of time as float."""
     if isinstance(value, float):
         return validation.positive(name, value)
     if not isinstance(value, (str, timedelta)):
@@ -33,19 +32,13 @@ def _size(name: str, value: object) -> int | float:
 
 @record
 class Cuts:
-    """Batches of one size, after a first one with the share ``initial`` of the events.
-
-    Parameters
-    ----------
-    batch, initial
-        As for :func:`fastdp.points.replay`; or a float, a length in the times' unit.
-    """
+    """Batches of one size, a number of events or a length of time, after a first one with the share ``initial``."""
 
     batch: int | float | Duration = parameter(Checked(_size))
     initial: float = parameter(Real(least=0.0, below=1.0), default=0.0)
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Ends of batches as event indices; periods count from `origin`, or the first event."""
+        """Ends of batches as event indices; periods count from `origin` or the first event."""
         n, first = times.size, int(self.initial * times.size)
         if n == 0:
             return np.array([0])

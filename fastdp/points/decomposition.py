@@ -1,7 +1,6 @@
 """PHDStream's tree of cells (2024, Algorithms 5 and 7), stored breadth first.
 
-A step cuts the *step tree* by noisy scores, counts events in its leaves and appends it to the *kept tree*, which the
-next step reads.  ``adaptive_phdstream`` has the *counted tree* of the last count (``docs/points.md``).
+A step cuts the *step tree*, counts events in its leaves and appends it to the *kept tree*, which the next step reads.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NO_REALS: Floats = np.empty(0)
 
 
 class Tree(NamedTuple):
-    """Columns with an entry for each of v cells; unused ones are empty."""
+    """Columns with an entry for each of v cells, or empty."""
 
     #: int64[max_depth + 2]. First node of each depth.
     starts: Integers = _NONE
@@ -92,9 +91,9 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptTree:
-    """Tree between two steps, in arrays that the next tree may share, filled up to ``stop``.
+    """Tree between two steps, in arrays shared with the next, filled up to ``stop``.
 
-    Nodes last split before step ``since`` have lost their children; all trees in these arrays share ``open_ends``.
+    Nodes last split before step ``since`` have no children; all trees in these arrays share ``open_ends``.
     """
 
     fan_out: int
@@ -133,7 +132,6 @@ class KeptTree:
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
     def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
-        """Kept tree after a step; `rows`: its leaves' counters."""
         stop = self.stop + tree.first.size
         # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
@@ -151,7 +149,7 @@ class KeptTree:
 
 
 def root_only(plan: CellParameters) -> KeptTree:
-    """Kept tree before any step; ParameterError unless its measure is finite and above 0."""
+    """Kept tree before any step; ParameterError for a measure of 0 or infinity."""
     measure = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(measure).all() and measure[0] > 0.0):
         raise ParameterError(f"domain has measure {measure[0]}: expected a finite measure above 0")
@@ -164,7 +162,7 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Take one step of Algorithm 7; return the next kept tree, and the step tree with its secret scores."""
+    """Take one step of Algorithm 7; return next kept tree and step tree, with secret scores."""
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
@@ -182,13 +180,13 @@ def take_step(
 
 
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
-    """Add `increments` to a tree's leaves and project it again."""
+    """Add `increments` to a tree's leaves and project it."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
     tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """Divide `missing` points equally over the leaves (least squares), and project the tree."""
+    """Divide `missing` points equally over the leaves (least squares) and project the tree."""
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     numbers = tree.parent, counts, tree.measure, held, projected
     tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
@@ -205,8 +203,8 @@ def grow(
 ) -> Tree:
     """Grow a tree with columns `names` from its `root` entries down.
 
-    The kernel gets levels, ``inputs_of(capacity)``, ``starts`` and the columns; it returns a negative number if
-    children do not fit.
+    The kernel gets levels, ``inputs_of(capacity)``, ``starts`` and columns; a negative result means that children do
+    not fit.
     """
     while True:
         arguments = inputs_of(capacity)
@@ -229,7 +227,7 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Measure cells and yield ranges of levels to decide; undo a cut whose children all measure 0."""
+    """Measure cells and yield ranges of levels to decide; undo a cut whose children measure 0."""
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
@@ -373,7 +371,6 @@ KEPT = Columns(("released", "measure", "split", "state"), kept=True)
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless each cut cell and one of its children have a measure."""
     cut = first >= 0
     cut[0] = True
     if measure[cut].min() <= 0.0:
@@ -386,7 +383,7 @@ def _check_measures(measure: Floats, first: Integers, starts: Integers, code: In
 
 
 def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
-    """First children, int64[v], and first nodes by depth; ValueError if `cut` makes no tree."""
+    """First children and first nodes by depth; ValueError if `cut` makes no tree."""
     first: Integers = np.full(size, -1, np.int64)
     if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
         raise ValueError("a tree of another shape")

@@ -49,7 +49,7 @@ class Domain(Protocol):
         """Upper corner of the bounding box, float64[d]."""
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
-        """Size of the domain inside each box (float64[n, d] both): float64[n]."""
+        """Size of the domain inside boxes with corners float64[n, d]: float64[n]."""
 
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
         """Uniform points, box by box: float64[sum of counts, d]."""
@@ -60,7 +60,7 @@ class Domain(Protocol):
 
 @runtime_checkable
 class ThinDomain(Protocol):
-    """Domain, such as a road network, that moves points onto itself."""
+    """Domain that moves points onto itself."""
 
     def snap(self, points: Values) -> Floats: ...
 
@@ -131,7 +131,7 @@ def _corner(name: str, values: Values) -> Floats:
 
 
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
-    """Check points, float64[n, d], else DataError; with `dim`, None and an empty list mean no points."""
+    """Check points, float64[n, d]; with `dim`, None and an empty list mean none."""
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
         return np.empty((0, dim))
@@ -187,7 +187,7 @@ def as_box(name: str, box: object) -> Corners:
 
 
 def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) -> Corners:
-    """Check corners of boxes, float64[q, d], infinite unless `finite`; else ParameterError."""
+    """Check corners of boxes, float64[q, d]; else ParameterError."""
     low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 2 or low.shape != high.shape or low.shape[1] != dim:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected [q, {dim}] each")
@@ -207,8 +207,8 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``unit`` is K, a power of two; ``bias`` is K delta, rounded up; ``threshold`` is K theta, ``fan_out`` beta;
-    ``uniform`` is true if children have equal measures.
+    ``unit`` is K, a power of two; ``bias`` K delta, rounded up; ``threshold`` K theta; ``fan_out`` beta; ``uniform``:
+    all children have equal measures.
     """
 
     domain: Domain
@@ -261,7 +261,7 @@ class CellParameters:
 
 
 def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
-    """Measures of cells of one depth, float64[n]; ParameterError if not finite or below 0."""
+    """Measures of cells of one depth, float64[n]; ParameterError for impossible ones."""
     lower = np.empty((codes.size, plan.domain.dim))
     upper, depths = np.empty_like(lower), np.full(codes.size, depth)
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
@@ -272,7 +272,7 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
 
 
 def encode(plan: CellParameters, points: Floats) -> Integers:
-    """Ascending codes of the smallest cells of points: int64[n]."""
+    """Ascending codes of points' smallest cells: int64[n]."""
     codes: Integers = np.empty(points.shape[0], np.int64)
     cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
     codes.sort()
@@ -298,7 +298,7 @@ class PointParameters(Keyed, ABC):
     def plan(self) -> CellParameters: ...
 
     def codes(self, points: Values | None, name: str) -> Integers:
-        """Check and encode points; DataError if one is not finite, has another dimension, or is outside."""
+        """Encode points; DataError if one is not finite, of another dimension, or outside."""
         if points is None:
             return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)

@@ -60,9 +60,9 @@ class Map(ABC):
     def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]: ...
 
     def measure(self, lower: Values, upper: Values) -> Floats:
-        """Area or length inside each box, in (squared) units or (square) kilometres: float64[n].
+        """Area or length inside boxes, in (squared) units or (square) kilometres: float64[n].
 
-        Boxes, array-like[n, 2], are half-open but at the domain's upper border.
+        Boxes, array-like[n, 2], are half-open except at the domain's upper border.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         cells, sizes = self._sizes(low, high)
@@ -70,7 +70,7 @@ class Map(ABC):
         return np.asarray(np.bincount(cells, weights=sizes, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Uniform points, box by box: float64[sum of counts, 2]; ParameterError for a box outside the domain."""
+        """Uniform points, box by box: float64[sum of counts, 2]; ParameterError outside the domain."""
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
         cells, sizes, draw = self._samplers(low, high, numbers)
@@ -102,7 +102,7 @@ class Polygons(Map):
     Raises
     ------
     ParameterError
-        For invalid polygons, for other coordinates than `geographic` states, without shapely.
+        For invalid polygons or coordinates; without shapely.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class Polygons(Map):
 
     @cached_property
     def _grid(self) -> tuple[NDArray[np.bool_], Integers, Integers]:
-        """True for cells inside one polygon; each cell's borders in the list of near polygons; that list."""
+        """True for cells inside one polygon; each cell's borders in the list of near polygons, and the list."""
         shapely = load("shapely")
         step = (self.upper - self.lower) / _GRID
         i, j = np.divmod(np.arange(_GRID * _GRID), _GRID)
@@ -286,8 +286,8 @@ class Network(Map):
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
-        Public.  A graph's edges are their ``geometry``, or straight between nodes with ``x`` and ``y`` (as of OSMnx).
-        Coinciding lines count once.
+        Public.  A graph's edges have a ``geometry``, or are straight between nodes with ``x`` and ``y`` (as of
+        OSMnx).  Coinciding lines count once.
     geographic : bool
         As for :class:`Polygons`; lengths are then in kilometres.
     tolerance : float, optional
@@ -303,7 +303,7 @@ class Network(Map):
     Raises
     ------
     ParameterError
-        If no line has a length, for other coordinates than `geographic` states, without shapely.
+        If no line has a length; for invalid coordinates; without shapely.
 
     Examples
     --------
@@ -392,7 +392,7 @@ class Network(Map):
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """Nearest point on the lines to each point: float64[n, 2]; adjacent streams stay adjacent."""
+        """Nearest point on the lines to each point: float64[n, 2]."""
         table = as_points(points, "points", 2)
         nearest = self._tree.nearest(load("shapely").points(table * self._scales))
         steps = self._steps[nearest] * self._scales
@@ -466,7 +466,7 @@ def load(module: str) -> ModuleType:
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
-    """Check geometries of these kinds; return simple ones, without Z."""
+    """Check geometries of these kinds and split them, without Z."""
     shapely = load("shapely")
     accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
     if not isinstance(geometry, shapely.Geometry):
@@ -530,10 +530,7 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
-    """Draw indices of pieces by `weights`, ``counts`` for each cell; ParameterError for a cell without pieces.
-
-    `cells` holds the cell of each piece, ascending.
-    """
+    """Draw indices of pieces by `weights`, ``counts`` for each of the ascending `cells`; else ParameterError."""
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))
     if missing.size:
@@ -562,15 +559,15 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     Parameters
     ----------
     path : str or Path
-        Public; geometry, feature or collection in degrees, longitude first (RFC 7946).  Polygons, repaired by
-        ``shapely.make_valid``, make a :class:`Polygons`, lines a :class:`Network`, both geographic.
+        Public; in degrees, longitude first (RFC 7946).  Polygons, repaired by ``shapely.make_valid``, make a
+        :class:`Polygons`, lines a :class:`Network`.
 
     Raises
     ------
     DataError
         If the file is absent, not GeoJSON, or holds something else.
     ParameterError
-        If shapely is not installed.
+        Without shapely.
     """
     shapely = load("shapely")
     try:

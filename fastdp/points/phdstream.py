@@ -67,7 +67,7 @@ def split_total(epsilon: float, fraction: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class TotalCount:
-    """State of the count of all points; the counter's ``row`` is secret."""
+    """Count of all points; the counter's ``row`` is secret."""
 
     steps: Annotated[int, Whole(0, MAX_COUNT)] = 0
     released: Annotated[int, Whole(-MAX_COUNT, MAX_COUNT)] = 0
@@ -84,7 +84,7 @@ class TotalCounter:
 
     @classmethod
     def of_fraction(cls, epsilon: float, sensitivity: int, fraction: float) -> TotalCounter | None:
-        """Counter with this `fraction` of epsilon for `sensitivity` events of a person; None if 0."""
+        """Counter with this `fraction` of epsilon for `sensitivity` events; None for 0."""
         if not fraction:
             return None
         made = cls(Fraction(split_total(epsilon, fraction)[0]) / sensitivity)
@@ -106,7 +106,7 @@ class TotalCounter:
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, released: int, steps: int, counted: int, variance: float) -> float:
-        """Points to add to the cells' sum `counted` (least squares), given `released` after `steps`."""
+        """Points to add to the cells' sum `counted` (least squares) after `steps`."""
         own_variance = self.variance * COUNTER.open_draws(steps)
         return (released - counted) * (variance / (variance + own_variance)) if variance > 0.0 else 0.0
 
@@ -122,7 +122,7 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """``tree`` is the last release, ``chain`` the secret hash of the input that binds noise."""
+    """``tree`` is the last release, ``chain`` the secret hash of the input."""
 
     n_steps: Annotated[int, Whole(0, MAX_STEPS)] = 0
     tree: Annotated[Tree | None, RELEASED] = None
@@ -191,7 +191,7 @@ class PointPublisher(Publisher[S]):
 
     @property
     def tree(self) -> ReleasedTree:
-        """Cells and counts of the last release; StateError before the first."""
+        """Cells and counts of the last release; else StateError."""
         tree = self._state.tree
         if tree is None:
             raise MissingError("there is no tree yet: expected a step first")
@@ -228,7 +228,7 @@ class PointPublisher(Publisher[S]):
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension or outside the domain; nothing is consumed.
+            For points that are not finite, of another dimension, or outside the domain.
         """
         self.advance(added, removed)
         return self.sample()
@@ -239,7 +239,7 @@ class PointPublisher(Publisher[S]):
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
-        """Synthetic points of the last step, float64[N, d], the same at each call."""
+        """Synthetic points of the last step, float64[N, d], equal at each call."""
         secret = self._key.derive("synthetic points", self.n_steps).reveal()
         return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
 
@@ -248,10 +248,7 @@ class PointPublisher(Publisher[S]):
         return self.tree.count(lower, upper)
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals as of :meth:`ReleasedTree.interval`.
-
-        StateError if the noise of counts is unknown, as of :class:`fastdp.AdaptivePHDStream`.
-        """
+        """Intervals as of :meth:`ReleasedTree.interval`; StateError if the noise is unknown."""
         return self.tree.interval(lower, upper, confidence)
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
@@ -263,7 +260,7 @@ class PointPublisher(Publisher[S]):
 
 
 def cells_and_counts(decisions: float, counts: float, where: str = "") -> Guarantee:
-    """Guarantee of PrivTree with epsilon `decisions` for cells, `counts` for their counts."""
+    """Guarantee of PrivTree: epsilon `decisions` for cells, `counts` for counts."""
     cells = event_guarantee(decisions, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
     return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), counts).of(f"{where}counts"))
 
@@ -274,7 +271,7 @@ def in_halves(epsilon: float) -> Guarantee:
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for `events` events, in cells and, with a `total_epsilon`, in the count of all points."""
+    """Guarantee for `events` events in cells and, with `total_epsilon`, in the total count."""
     if total_epsilon:
         cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
     if events == 1:
@@ -300,7 +297,7 @@ def cell_budgets(epsilon: float, total_share: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class PHDState(PointState):
-    """``kept`` is the tree for the next step, ``drawn`` the number of cells' counts (0 without a total)."""
+    """``kept`` is the next step's tree, ``drawn`` the number of cells' counts (0 without a total)."""
 
     kept: Annotated[KeptTree, KEPT]
     total: TotalCount = field(default_factory=TotalCount)
@@ -375,7 +372,7 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
 
 class PHDStream(PointPublisher[PHDState]):
-    """Releases a synthetic version of a changing set of points after every batch of additions and removals.
+    """Releases synthetic points after every batch of additions and removals.
 
     Parameters
     ----------
@@ -384,14 +381,14 @@ class PHDStream(PointPublisher[PHDState]):
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        Counter of each cell: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here, unlike one
-        that settles), ``"binary"`` (1,024 activations a tree), or another one.
+        ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased, unlike one that settles),
+        ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
-        D: depth of the smallest cells; ``fan_out`` to the power of D is at most 2^62.
+        D: depth of the smallest cells; ``fan_out``^D is at most 2^62.
     fan_out : int
         beta: equal children of a cut cell, along one axis; the axes take turns.
     sensitivity : int
-        k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
+        k: events (additions and removals) of one person that are protected together, with epsilon / k each.
     threshold : float
         theta: cells that seem to hold more points, after a penalty for depth, are cut.
     score : str
@@ -399,8 +396,8 @@ class PHDStream(PointPublisher[PHDState]):
     retention : int
         Steps for which an uncut cell remembers its children's counts; memory grows with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted. 0 is the paper's,
-        with five times the total's error.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; 0 is the paper's,
+        with five times the error of the total.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
         its bounding box, on a network to the nearest road.
@@ -409,11 +406,11 @@ class PHDStream(PointPublisher[PHDState]):
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  Proof:
-    ``docs/points.md``.  Number and times of batches are public, sizes are not released.
+    Privacy: adjacent streams differ in one event, an addition or a removal in one batch (``docs/points.md``).  Number
+    and times of batches are public, sizes are not released.
 
-    Removing a point that was never added is not detected and lowers its cell's count.  After an interrupt compare
-    ``n_steps``: send no consumed batch again.
+    Removal of a point that was never added is not detected.  After an interrupt compare ``n_steps``: send no consumed
+    batch again.
 
     Examples
     --------

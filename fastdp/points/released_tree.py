@@ -117,8 +117,8 @@ class ReleasedTree:
     def std_error(self, lower: Values, upper: Values) -> Counts:
         """Root mean square error of :meth:`count`, by a model: float, or float64[q].
 
-        Points of a cell that a box cuts, and points that its noise hides, may be anywhere in it; effects of
-        consistency are ignored.  StateError if the noise is unknown.
+        Points of a cut cell, and points that its noise hides, may be anywhere in it; effects of consistency are
+        ignored.  StateError if the noise is unknown, as of PrivTree and AdaptivePHDStream.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
@@ -134,7 +134,7 @@ class ReleasedTree:
         return float(errors[0]) if one else errors
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Intervals (low, high) for true counts, not below 0, by the model of :meth:`std_error`."""
+        """Intervals (low, high) for true counts, not below 0, by :meth:`std_error`."""
         level, answer = checked_confidence(confidence), self.count(lower, upper)
         half = MODEL_WIDTH * wider_quantile(level) * self.std_error(lower, upper)
         return np.maximum(answer - half, 0.0), answer + half
@@ -243,7 +243,7 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the noise key; None in a simulation."""
+        """Fingerprint of the noise; None in a simulation."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property

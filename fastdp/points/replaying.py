@@ -70,7 +70,7 @@ class SyntheticPoints:
         writing.write_columns(self.columns, facts, path, overwrite=overwrite)
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw a few batches with their cells; a file's suffix chooses the format."""
+        """Draw a few batches with their cells."""
         points = {"synthetic points": [self.batches[number] for number in self.cells]}
         cells = {"synthetic points": list(self.cells.values())}
         titles = [f"batch {number:,}" for number in self.cells]
@@ -98,7 +98,7 @@ def replay(
     stream: str | None = None,
     part: str | None = None,
 ) -> SyntheticPoints:
-    """Replay a table of events, one a row, in batches.
+    """Replay a table of events in batches.
 
     Parameters
     ----------
@@ -107,16 +107,16 @@ def replay(
     frame
         A data frame, a path, "-" or :class:`fastdp.Csv`.
     x, y, time, event : str, optional
-        Columns, by name or zero-based number; ``event`` has 1 for a point that appears and -1 for one that
-        disappears.  By default the usual names are looked for; without events all points appear.
+        Columns, by name or zero-based number, by default with the usual names; ``event`` has 1 for a point that
+        appears, -1 for one that disappears.  Without events all points appear.
     batch : int, str or timedelta
         A length of time, "90s", "15min", "6h", "1d" or "1w": batches begin at its multiples from 1970 in UTC, and the
         first and last with events count as public.  Or a number of events in order: the batch of each event is then
         public too, because the guarantee is for one event while the others stay in theirs.
     initial : float
-        Share of the events that make up the first batch, 0 to less than 1.
+        Share of the events in the first batch, 0 to less than 1.
     sort : bool
-        Bring rows into the order of time; otherwise disorder is an error.
+        Sort rows by time; otherwise disorder is an error.
     unit, format, zone
         As for :class:`fastdp.Time`.
     ledger, stream, part
@@ -153,7 +153,6 @@ def replay(
 
 
 def _in_order(where: str, events: Events, *, sort: bool) -> Events:
-    """Events in the order of time; DataError if unsorted without `sort`."""
     if events.times is None or not np.any(back := np.diff(events.times) < 0):
         return events
     if not sort:
@@ -165,7 +164,7 @@ def _in_order(where: str, events: Events, *, sort: bool) -> Events:
 
 
 def _cut(where: str, events: Events, publisher: PointPublisher[Any], cuts: Cuts) -> list[Batch]:
-    """Cut events into batches; DataError for points outside the domain unless the publisher clips."""
+    """Cut events into batches; DataError for points outside the domain, unless clipped."""
     count = len(events.points)
     if not count:
         raise DataError(f"{where}: empty, holds no points")

@@ -68,9 +68,9 @@ class Release:
     online : bool
         True for values as published one after another; see :attr:`revised`.
     noise : SumNoise or None
-        Noise of the sums; None if unknown.
+        Noise of the sums; None if unknown, as after a renewed threshold.
     ids : int64[streams], or tuple of str, or None
-        Names of many streams.
+        Names of many streams in their noise keys.
     borders : int64[streams + 1]
         Stream i is ``values[borders[i]:borders[i + 1]]``.
     tree_borders : int64[streams + 1]

@@ -19,14 +19,14 @@ SmootherState = Floats
 class Smoother(Protocol):
     """Predicts the values of a block from the released means of earlier blocks (post-processing).
 
-    `step` is a pure function; cutting the blocks into several steps changes nothing.
+    `step` is pure; cutting blocks into several steps changes nothing.
     """
 
     def start(self, first: float, theta: float) -> SmootherState:
         """State before any block; `first` predicts it, no value exceeds `theta`."""
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """State and predictions, float64[k], after each of k blocks with these `means`."""
+        """State and predictions, float64[k], after each of k blocks."""
 
 
 #: Largest number of blocks that a smoother can count exactly in floats.
@@ -35,10 +35,10 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """Smoother that validates a state from a file."""
+    """Smoother that checks a state of a file."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if `start` and at most `blocks` blocks can lead to `state`."""
+        """True if at most `blocks` blocks can lead to `state`."""
 
 
 def is_count(number: float, most: int) -> bool:
@@ -57,8 +57,7 @@ class ByRows(ABC):
     def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
         """Predictions, float64[n, m], after each of the first ``counts[i]`` blocks of stream i.
 
-        `memory`, the states, changes in place; `means`, float64[n, m], may be returned itself, and is 0 beyond the
-        counts.
+        `memory`, the states, changes in place; `means`, 0 beyond the counts, may be returned itself.
         """
 
     def start(self, first: float, theta: float) -> SmootherState:
@@ -79,7 +78,7 @@ def start_rows(smoother: Smoother, firsts: Floats, thetas: Floats) -> Floats:
 
 
 def step_rows(smoother: Smoother, memory: Floats, means: Floats, counts: Indices) -> Floats:
-    """:meth:`ByRows.step_rows`, or a call a stream where the smoother has none."""
+    """:meth:`ByRows.step_rows`, if need be stream by stream."""
     if isinstance(smoother, ByRows):
         return smoother.step_rows(memory, means, counts)
     predictions = means.copy()
@@ -91,14 +90,14 @@ def step_rows(smoother: Smoother, memory: Floats, means: Floats, counts: Indices
 
 @runtime_checkable
 class RepeatingSmoother(Protocol):
-    """Smoother that says whether it predicts the released means themselves."""
+    """Smoother that may predict the released means themselves."""
 
     @property
     def repeats_means(self) -> bool: ...
 
 
 def repeats_means(smoother: object) -> bool:
-    """True if the smoother predicts the released means, so that a pass need not call it."""
+    """True if the smoother predicts the released means."""
     return isinstance(smoother, RepeatingSmoother) and smoother.repeats_means
 
 
@@ -121,7 +120,6 @@ class Recent(ByRows):
 
     @property
     def repeats_means(self) -> bool:
-        """True, unless a subclass predicts otherwise."""
         return type(self) is Recent
 
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
@@ -144,8 +142,7 @@ class Median(ByRows):
 
     Notes
     -----
-    Appendix D, item 3, without 1 / b^s: the median per value, within theta / 10,000, by counts of 16,384 bins over
-    [-theta, 2 theta].
+    Appendix D, item 3, per value: within theta / 10,000, by 16,384 bins over [-theta, 2 theta].
 
     Examples
     --------
@@ -182,7 +179,7 @@ class Mean(ByRows):
 
     Notes
     -----
-    Appendix D, item 2, divides t + 1 terms (with the guess u_0) by t; this is the mean of t.
+    Appendix D, item 2, divides t + 1 terms by t; this is the mean of t.
 
     Examples
     --------
@@ -218,11 +215,11 @@ class MovingAverage(ByRows):
     Parameters
     ----------
     window : int
-        w, the number of blocks, from 1 to 65,536.
+        w, from 1 to 65,536.
 
     Notes
     -----
-    Appendix D, item 4: w terms (the published code takes w + 1), at first with the guess u_0.
+    Appendix D, item 4, with w terms (the published code has w + 1), at first with the guess u_0.
 
     Examples
     --------
@@ -263,7 +260,7 @@ class Exponential(ByRows):
 
     Notes
     -----
-    Appendix D, item 5; the first prediction is the guess u_0.
+    Appendix D, item 5.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Files that appear complete or not at all, survive a power cut, and are locked between processes.
-
-Only this module has calls that differ between operating systems.
-"""
+"""Files that appear complete or not at all, survive a power cut, and are locked between processes."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ else:
         return True
 
     def unlock(descriptor: int) -> None:
-        """Release a lock before its file is closed, which a forked child shares."""
+        """Release a lock before its file is closed, because a forked child shares it."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
@@ -76,7 +73,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def identity() -> tuple[int, object]:
-    """Value that differs between processes, also after a foreign fork."""
+    """Value that differs between processes, also after a fork."""
     return os.getpid(), token[0]
 
 
@@ -86,7 +83,7 @@ def open_owned(path: Path | str, flags: int) -> int:
 
 
 def lock(descriptor: int) -> bool:
-    """:func:`try_lock` for LOCK_SECONDS; release locks of this thread's interrupted calls."""
+    """:func:`try_lock` for LOCK_SECONDS; locks of this thread's interrupted calls are released."""
     for _ in range(LOCK_TRIES):
         if try_lock(descriptor) or (_release_abandoned(descriptor) and try_lock(descriptor)):
             return True
@@ -95,7 +92,7 @@ def lock(descriptor: int) -> bool:
 
 
 class Hold:
-    """An open folder, released with the last reference or by the thread's next :func:`lock`."""
+    """An open folder, released with its last reference or by the thread's next :func:`lock`."""
 
     descriptor = -1
 
@@ -159,7 +156,7 @@ def _release_abandoned(descriptor: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, if possible, so that a rename survives a power cut."""
+    """Sync a folder, if possible, so that renames survive a power cut."""
     if not _FOLDERS_OPEN:
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -213,10 +210,7 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
 
 @contextmanager
 def described_file(target: Path, beside: Path | None, facts: Json, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """:func:`atomic_file` with `facts` as JSON `beside` it, if given.
-
-    The description appears first; one without its file, after a kill, is replaced.
-    """
+    """:func:`atomic_file` with `facts` as JSON `beside` it, written first; one left over is replaced."""
     for path in (target, beside or target):
         if path.exists() and not (overwrite or (path == beside and is_left_over(target, beside))):
             raise ParameterError(
@@ -274,7 +268,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Delete unlocked temporary files whose targets match the glob `names`."""
+    """Delete unlocked temporary files of targets that match the glob `names`."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if try_lock(file.fileno()):

@@ -31,7 +31,7 @@ Parts = Mapping[str, type]
 
 
 class NamedParts(Mapping[str, type]):
-    """Maps names to dataclasses of `packages`, loaded on use, and `others`."""
+    """Dataclasses of `packages`, loaded on use, and `others` by name."""
 
     def __init__(self, packages: Iterable[types.ModuleType], *others: type) -> None:
         self._homes = {name: package for package in packages for name in package.__all__}
@@ -96,7 +96,7 @@ def pack(array: Array, kind: str) -> bytes:
 
 
 def unpack(raw: bytes, kind: str) -> Array:
-    """Array of :func:`pack`; ValueError or TypeError for other bytes."""
+    """Array of :func:`pack`; else ValueError or TypeError."""
     return np.frombuffer(raw, kind)
 
 
@@ -111,7 +111,7 @@ def require_int(number: object) -> int:
 
 
 class Form:
-    """Annotation of a field that a file holds in another form; None is kept."""
+    """Annotation of a field that a file holds in another form."""
 
     def describe(self, value: Any) -> JsonValue:
         raise NotImplementedError
@@ -126,13 +126,12 @@ class Form:
 LIKE_START = object()
 #: Not in a file: it follows from the other fields (:meth:`fastdp.state.machine.Machine.restored`).
 DERIVED = object()
-#: Ranges of integers: what NumPy holds, and counts.
+#: Ranges of integers: NumPy's, and counts.
 INT64, COUNT = Whole(-(2**63), 2**63 - 1), Whole(0, 2**63 - 1)
 
 
 @functools.cache
 def _fields(record: type) -> dict[str, tuple[Any, Form | None]]:
-    """Annotation of each field in a file, and its form."""
     hints, found = typing.get_type_hints(record, include_extras=True), {}
     for name in getattr(record, "_fields", None) or [field.name for field in dataclasses.fields(record)]:
         notes = typing.get_args(hints[name])[1:]
@@ -150,7 +149,7 @@ def _is_record(kind: object) -> bool:
 
 
 def describe(value: object) -> JsonValue:
-    """Plain values of a record of numbers, texts, bytes, arrays, tuples and records."""
+    """Plain values of a record."""
     if isinstance(value, np.ndarray):
         return {"shape": list(value.shape), "data": pack(value, _KINDS[value.dtype.type])}
     if _is_record(value):
@@ -200,7 +199,7 @@ def restore(kind: Any, described: JsonValue, machine: Any = None, start: Any = N
 
 
 def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any:
-    """`value`, if within the ranges of its annotations; else ValueError, without the value."""
+    """`value`, if in the ranges of its annotations; else ValueError, without the value."""
     if value is None:
         return None
     if LIKE_START in notes and start is not None:
@@ -257,7 +256,7 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionEr
 
 @contextmanager
 def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
-    """Turn errors of damage into a StateError, which names another version `writer`."""
+    """Turn errors of damage into a StateError that names another `writer`."""
     try:
         yield
     except DAMAGE as error:
@@ -268,7 +267,7 @@ def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
 
 
 def content_of(frames: list[bytes], name: str) -> Json:
-    """Content of a state after its later records; StateError if damaged."""
+    """Content of a state after later records; StateError if damaged."""
     with decode_errors(name):
         content: JsonValue = decode(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
@@ -286,7 +285,7 @@ def content_of(frames: list[bytes], name: str) -> Json:
 
 
 def with_drawn(packed: Packed, drawn: Mapping[str, JsonValue]) -> Packed:
-    """Packed state with fields `drawn`, which a replay does not draw again."""
+    """Packed state with fields that a replay does not draw again."""
     return {**packed, "state": {**packed["state"], **drawn}} if drawn else packed
 
 

@@ -54,7 +54,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: number of entries, and fingerprint chained to the previous one."""
+    """Record of a batch: number of entries, and chained fingerprint."""
 
     count: int
     digest: str
@@ -89,7 +89,7 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The file that a publisher keeps, `kept`, and the packed state that it recorded `last`."""
+    """The file that a publisher keeps, and the packed state recorded `last`."""
 
     def __init__(self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None) -> None:
         #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`), also by a `keep` that failed.
@@ -116,7 +116,6 @@ class Journal:
         return file.real in self._stamps
 
     def write_state(self, file: StateFile, content: Json) -> None:
-        """Replace `file` by one complete state."""
         payload = codec.encode(content)
         with file.locked():
             known = self._found(file)
@@ -290,7 +289,7 @@ class Publisher(Generic[S]):
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of all that determines the noise, which a ledger accepts once; None for a simulation."""
+        """Keyed digest of all that determines the noise; a ledger accepts it once.  None for a simulation."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
@@ -335,8 +334,8 @@ class Publisher(Generic[S]):
     def stream(self, batches: object) -> object:
         """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        `batches`, async or not, are chunks, values, or tuples of several arguments; else ParameterError.  After a
-        DataError, whose batch is not consumed, continue with a new call.
+        `batches`, async or not, are chunks, values, or tuples of arguments; else ParameterError.  After a DataError,
+        whose batch is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -376,7 +375,6 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded one."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -420,7 +418,7 @@ class Publisher(Generic[S]):
         moved : bool
             True: the bytes of a kept file that no process continues.
         own : components, optional
-            Those that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, a class.
+            Those that bytes cannot hold, such as a selector; for ``Publisher`` ``machine``, a class.
 
         Raises
         ------
@@ -495,10 +493,9 @@ class Publisher(Generic[S]):
         path, key
             As given to :meth:`keep`.
         replay : bool
-            True: repeat the last recorded call, whose outputs were lost, with the same values in one call; others are
-            refused.
+            True: the last recorded call is repeated with the same values, because its outputs were lost.
         moved : bool
-            True: the file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused.
+            True: the file was moved here, and no process continues it elsewhere.
         own : components, optional
             As for :meth:`from_bytes`.
 
@@ -525,7 +522,6 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Restore from a file's content; `name` is for messages."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -595,7 +591,6 @@ class Publisher(Generic[S]):
         return described
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due, because altered values would pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 

@@ -72,7 +72,7 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """Record of a call: state without its log, entries added to the log, and True to write a complete file."""
+    """State without its log, entries added to the log, and True to write a complete file."""
 
     now: Json
     added: list[bytes]
@@ -121,7 +121,7 @@ class Machine(ABC, Generic[S]):
     def step(self, state: S, batch: Batch, key: Key) -> Transition[S]:
         """Transition after a batch of :meth:`read`; an error leaves no trace.
 
-        Equal states and batches must draw the same words under `key`, which is this publisher's alone.
+        Equal states and batches must draw the same words under `key`, this publisher's alone.
         """
 
     def bind(self, key: Key) -> Key:
@@ -129,19 +129,19 @@ class Machine(ABC, Generic[S]):
         return key.bind(self)
 
     def read(self, *batch: Any) -> Batch:
-        """Check and convert a batch, by default to a column if batches split; else DataError."""
+        """Check and convert a batch, to a column if batches split; else DataError."""
         return Column(as_column(*batch)) if self.SPLITS else batch
 
     def log_messages(self, before: S, after: S) -> Iterator[tuple[int, str]]:
-        """Log messages of a step, of public numbers only, with levels."""
+        """Log messages of a step, with levels; public numbers only."""
         return iter(())
 
     def consumed(self, state: S) -> int:
-        """Count that grows with every change, by default ``n_seen``."""
+        """Count that grows with every change."""
         return int(state.n_seen)  # type: ignore[attr-defined]
 
     def parts(self, batch: Batch) -> tuple[Array | bytes, ...]:
-        """Input of a step for fingerprints; one array if batches split."""
+        """Input of a step for fingerprints."""
         if self.SPLITS:
             return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
@@ -160,11 +160,11 @@ class Machine(ABC, Generic[S]):
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> codec.Packed:
-        """Plain values of a state; :meth:`record` extends an optional "log", a list of bytes."""
+        """Plain values of a state, with an optional "log" that :meth:`record` extends."""
         return {"n_seen": self.consumed(state), "state": codec.describe(self.settled(state))}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:
-        """State of :meth:`pack`; ValueError, LookupError or TypeError if a field is out of range."""
+        """State of :meth:`pack`; else ValueError, LookupError or TypeError."""
         kind = typing.get_type_hints(type(self).start)["return"]
         state = self.restored(codec.restore(kind, packed["state"], self, self.start(key)), key)
         if self.consumed(state) != codec.require_int(packed["n_seen"]) or self.consumed(state) < 0:
@@ -172,11 +172,11 @@ class Machine(ABC, Generic[S]):
         return state
 
     def restored(self, state: S, key: Key) -> S:
-        """State of a file with its derived fields; ValueError unless fields fit together."""
+        """State of a file with derived fields; ValueError if fields do not fit together."""
         return state
 
     def record(self, before: S, after: S) -> Record:
-        """Record of a call in a kept file; by default the full state."""
+        """Record of a call, by default of the full state."""
         return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:
@@ -195,7 +195,7 @@ R = TypeVar("R")
 
 
 class CallGuard:
-    """Refuses two threads at once, and use after a fork unless `forks`, which would repeat noise."""
+    """Refuses two threads at once, and use after a fork unless `forks`."""
 
     __slots__ = ("calls", "forks", "number", "token")
 
@@ -215,7 +215,7 @@ G = TypeVar("G", bound=Guarded)
 
 
 def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Decorator: a method runs in one thread at a time, in its object's process; else StateError."""
+    """Decorator: a method runs in one thread at a time, in its object's process."""
 
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,8 +1,5 @@
 """State files: compressed, sealed by AES-256-GCM with a key, synced, owner-only (``docs/state.md``).
 
-A file is a header and frames, of a state and later records: length, its CRC, nonce, and payload, authenticated with
-header and position.
-
 Source: NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
 
@@ -34,6 +31,7 @@ MAGIC = b"fastdp\x00s"
 VERSION = 4
 #: Magic, version, protection, salt, nonce; all authenticated.
 HEADER = struct.Struct(">8sHB16s12s")
+#: Length, its CRC, nonce; the payload follows, authenticated with header and position.
 _FRAME = struct.Struct(">QI12s")
 _LENGTH = struct.Struct(">I")
 _PURPOSE = b"fastdp state file 1"
@@ -102,7 +100,7 @@ class Seal:
         return "Seal()"
 
     def pack(self, payload: bytes, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
-        """Header and all bytes of a state, padded to `least` if sealed."""
+        """Header and all bytes of a state, sealed with at least `least` bytes."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
@@ -110,8 +108,7 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        """One more frame of the state."""
-        # What padding fills up anyway is stored as it is.
+        # A payload that padding fills up anyway is stored uncompressed.
         fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
         deflated = zlib.compress(payload, int(compress and not fits), -15)
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
@@ -199,7 +196,6 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Salt per passphrase and process."""
     return secrets.token_bytes(16)
 
 
@@ -229,16 +225,13 @@ TAIL_BYTES = 16
 
 
 def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
-    """Stamp of a file with this header, size and last bytes."""
+    """Header, size and last bytes of a file."""
     return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path and key of a state; without a key it is not encrypted.
-
-    `real` is the path without symbolic links at the time of construction.
-    """
+    """Path and key of a state; without a key it is not encrypted."""
 
     path: str | os.PathLike[str]
     key: bytes | str | None = None
@@ -268,7 +261,7 @@ class StateFile:
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
-        """Header, which differs for every write; None without a file."""
+        """Header, which differs for every write, or None."""
         ends = self._ends()
         if ends is None:
             return None
@@ -276,7 +269,7 @@ class StateFile:
         return ends[0]
 
     def stamp(self) -> bytes | None:
-        """Header, size and last bytes, which differ for every record; None without a file."""
+        """Header, size and last bytes, which differ for every record, or None."""
         ends = self._ends()
         return None if ends is None else stamp_of(*ends)
 
@@ -351,7 +344,6 @@ class StateFile:
             atomic_files.sync_folder(self._folder)
 
     def open(self) -> tuple[list[bytes], bytes]:
-        """Payloads of the frames, and the stamp; StateError names the damage."""
         with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
         return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)

@@ -1,7 +1,7 @@
 """Streams of values: publishers, and releases of finished arrays (``array_rule``).
 
-``methods`` have parameters, ``publisher`` takes values; ``stream_machine`` is a step: ``holdout`` chooses theta,
-``fixed_blocks`` (noise by trees) or ``adaptive_blocks`` close blocks in a kernel, ``rows`` do so for many streams.
+A step is ``stream_machine``: ``holdout`` chooses theta, ``fixed_blocks`` or ``adaptive_blocks`` close blocks in a
+kernel, for many streams by ``rows``.
 """
 
 #: Methods by the name that the command line, sweeps and audits use; the public class of each.

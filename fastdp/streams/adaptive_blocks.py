@@ -1,7 +1,6 @@
 """Publishing in blocks whose length follows released sums (:class:`fastdp.Adaptive`; ``docs/streams_proofs.md``).
 
-The kernel closes blocks and publishes; rows return to Python for draws that need exact arithmetic, and where noise
-gets another scale.
+The kernel closes blocks; here are draws that need exact arithmetic, and changes of the noise's scale.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Closed:
 
 
 class Law(NamedTuple):
-    """Public numbers of rows whose noise has one scale; `group`: that of a group's sum, or 0."""
+    """Public numbers of rows with one scale of noise; `group`: that of a group's sum, or 0."""
 
     public: Records
     shape: Records
@@ -203,7 +202,6 @@ class AdaptiveBlocks:
     def _visit(
         self, state: Streams, batch: RowValues, law: Law, keys: RowKeys, into: Closed | None
     ) -> tuple[Streams, Indices] | int:
-        """Let rows of one law go on; return the waiting calls."""
         values, starts, counts, which, out, out_starts = batch
         size = min(int(counts[0]) if counts.size == 1 else int(counts.sum()), ROOM)
         blocks, waiting = np.empty(size + 1, BLOCK), np.empty(counts.size, np.int64)
@@ -379,7 +377,7 @@ def reach_of(state: Streams) -> int:
 
 
 def reaching(state: Streams, which: Indices, counts: Indices) -> Streams:
-    """Add scales for so many further values of these rows."""
+    """Add scales for further values of these rows."""
     rows = state.rows[which]
     # A row may have a call for each of its values.
     calls = np.bincount(which, counts)[which] - rows["taken"]

@@ -34,7 +34,7 @@ ADJACENCY = "add, remove or replace one contribution, which moves the values by 
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The Laplace mechanism on a vector of at most ``size`` numbers; ``wanted``: the caller's resolution."""
+    """Laplace mechanism on at most ``size`` numbers; ``wanted``: the caller's resolution."""
 
     rule: ClassVar[int] = 1
 
@@ -73,7 +73,7 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance in grid steps of values that move by `distance`: at most ceil(A) + n - 1."""
+        """L1 distance in grid steps of values that move by `distance`, at most ceil(A) + n - 1."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved
@@ -105,7 +105,7 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """Add noise to the column; `bound` binds it to the values, if the key may meet others."""
+        """Add noise; `bound` binds it to the values, if the key may meet others."""
         steps = self._in_steps(column, nonfinite)
         if bound:
             key, _ = step_key(key.bind(self), "", 0, steps)
@@ -153,8 +153,8 @@ def add_noise(
     Parameters
     ----------
     values : number or array-like
-        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Integers stay
-        integers; values beyond 2^62 (grid steps) saturate.
+        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Values beyond
+        2^62 (grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution, not computed from the
         data.  For floats it must hold for computed numbers, whose sums depend on order.
@@ -168,7 +168,7 @@ def add_noise(
     seed, key
         As for :func:`fastdp.release`.
     ledger, stream : Ledger and str, optional
-        Reserves the loss before values are read; name of their source.
+        Reserves the loss of this stream before values are read.
     return_guarantee : bool
         True returns the :class:`fastdp.Guarantee` too.
 
@@ -184,11 +184,11 @@ def add_noise(
     ParameterError, DataError
         For an argument that is not accepted.
     BudgetError
-        If the ledger's limit leaves too little.
+        If the ledger refuses the loss.
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine.  A second call on the same data is a second release.
+    Privacy: pure epsilon, exact on this machine, for each call.
 
     Examples
     --------

@@ -23,10 +23,9 @@ HEADS = ("theta", "blocks", *NAMES, "total +-", f"sum of 1/{PART} +-")
 
 
 class Outcome(NamedTuple):
-    """A theta and a number of blocks that the two choices may give.
+    """A theta and a number of blocks that may be chosen.
 
-    `shares`: fraction of the budget by step; `errors`, `half_widths`: of the total, and of the sum of 1/50 of the
-    values.
+    `shares`: of the budget, by step; `errors`, `half_widths`: of the total, and of the sum of 1/50 of the values.
     """
 
     theta: float
@@ -38,7 +37,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrayShares:
-    """Fractions of a finished array's budget, with half-widths, for outcomes of its choices; ``print`` shows them."""
+    """Fractions of a finished array's budget, with half-widths, for outcomes of its choices."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -63,7 +62,7 @@ class ArrayShares:
 
 
 def largest_epsilon(size: int) -> float:
-    """An epsilon up to which arrays of this size can be planned."""
+    """An epsilon up to which such arrays can be planned."""
     return math.inf if size <= MOST_PLANNED else MOST_PLANNED / (size * float(MOST_BLOCKS))
 
 
@@ -77,7 +76,7 @@ def plan_array(
     mean: float | None,
     confidence: float,
 ) -> tuple[str, ArrayShares]:
-    """Unit of :func:`fastdp.release`, and its shares and errors if the values' mean is `mean`."""
+    """Unit of :func:`fastdp.release`, and its plan for values with this mean."""
     rule = ArrayRule(size, epsilon, bound, contributions=contributions, delta=delta)
     mean = rule.bound * USUAL_MEAN if mean is None else check_mean(mean, 0.0, rule.bound)
     lengths = rule.block_lengths or [size]

@@ -53,9 +53,9 @@ def release(
 ) -> Release:
     """Release a finished array of values under differential privacy: one answer whose sums and intervals agree.
 
-    Nothing is withheld.  Parts of epsilon choose a threshold and a number of equal blocks, and measure the total and
-    the blocks; few values at a small epsilon are one number, and each value is its mean (``docs/streams.md``).  Use
-    :class:`fastdp.Adaptive` or :class:`fastdp.ToPS` to publish while a stream runs.
+    Nothing is withheld: parts of epsilon choose a threshold and a number of equal blocks, and measure the total and
+    the blocks; few values at a small epsilon all become their mean (``docs/streams.md``).  While a stream runs,
+    publish with :class:`fastdp.Adaptive` or :class:`fastdp.ToPS`.
 
     Parameters
     ----------
@@ -67,28 +67,28 @@ def release(
     bound : float
         Public upper bound of a value, not computed from the data; None with a sensitivity.
     sensitivity : float, optional
-        In place of a bound: values are counts, and one event moves one of them by at most so much; blocks follow them
-        as in :class:`fastdp.Adaptive`.
+        In place of a bound, for counts: the most by which one event moves one value; blocks follow values as in
+        :class:`fastdp.Adaptive`.
     contributions : int
         Consecutive values, or events, that epsilon protects together.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/noise.md``).
+        Above 0: Gaussian noise and an (epsilon, delta)-DP release, for units of many values.
     threshold : Threshold or float, optional
-        A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
+        A rule of :mod:`fastdp.thresholds`, or a publicly known number, which costs nothing.
     season : float, optional
-        Public period of the stream in values, at least 2: the answer follows waves that released sums show.
+        Public period in values, at least 2: the answer follows waves that released sums show.
     nonfinite : "raise" or "zero"
         Missing values, NaN and infinity are refused, or count as 0.
     ledger : Ledger, optional
-        Reserves the release, or refuses it: beyond a limit, or if it would reuse an entry's noise.
+        Reserves the release; refuses it beyond a limit, or if it would reuse an entry's noise.
     stream : str, optional
-        The stream's name, which a ledger needs.  Under one key, other names get independent noise.
+        The stream's name, which a ledger needs; under one key, other names get independent noise.
     part : str, optional
         With a ledger: label of this partition of the stream.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default the operating system's.
+        A secret of your own; by default the operating system's.
 
     Returns
     -------
@@ -98,9 +98,9 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  An error about values leaves the ledger's budget spent.
+        For an argument that is not accepted; an error about values leaves the ledger's budget spent.
     BudgetError
-        If the ledger's limit leaves too little, or an entry has the same noise.
+        If the ledger refuses the release.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def release_many(
     ----------
     streams : array-like, mapping or data frame
         Each stream in order: rows of an array, a list of columns, a mapping of ids to columns, an Arrow or polars
-        column of lists, or with ``offsets`` one column.  Of a data frame (pandas, polars, Arrow, DuckDB) rows are
-        values with ``value`` and ``by``, else columns are streams.
+        column of lists, or with ``offsets`` one column.  Columns of a data frame (pandas, polars, Arrow, DuckDB) are
+        streams; with ``value`` and ``by`` its rows are values.
     epsilon : float
         Privacy loss for one value of one stream.
     value, by, time : str, optional
@@ -184,10 +184,10 @@ def release_many(
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
     ids : int[n] or str[n], optional
-        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
+        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default the mapping's or frame's, else
         indices.
     threads : int
-        Largest number of threads; the output does not depend on it.
+        Number of threads, on which the output does not depend.
     bound, sensitivity, threshold, nonfinite, seed, key
         As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
         altered copy: equal sums would have equal noise (``docs/sharp_edges.md``).
@@ -195,8 +195,8 @@ def release_many(
     Returns
     -------
     Release
-        Release of all streams: stream i is ``fastdp.release(streams[i], ..., key=key.of_stream(ids[i]))``.
-        ``many["meter-7"]`` is the stream of that name, ``many.frame`` a data frame of the input's family.
+        All streams: stream i is ``fastdp.release(streams[i], ..., key=key.of_stream(ids[i]))``.  ``many["meter-7"]``
+        is the stream of that name, ``many.frame`` a data frame of the input's family.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def release_many(
 
     Notes
     -----
-    Privacy: all streams are as private as one, as each value is in one; a person's values in several streams add up.
+    Privacy: each value is in one stream, so all cost what one does; a person's values in several add up.
 
     Examples
     --------

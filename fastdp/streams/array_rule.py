@@ -72,7 +72,7 @@ NAMES = ("threshold", "number of blocks", "total", "blocks", "groups")
 
 
 class Shares(NamedTuple):
-    """Parts of the budget, of epsilon or of rho, that add up to at most 1."""
+    """Parts of the budget that add up to at most 1."""
 
     threshold: Fraction
     number: Fraction
@@ -89,7 +89,7 @@ class Sums(NamedTuple):
 
 @lru_cache(maxsize=256)
 def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
-    """Parts for theta (none if it is public) and the number of blocks: public."""
+    """Public parts for theta, unless public, and the number of blocks."""
     amount = size * Fraction(loss)
     # (1000 / N)^(1/4), rounded down.
     fall = min(Fraction(1), Fraction(math.isqrt(math.isqrt(math.floor(CLIPPED * 2**64 / amount))), 2**16))
@@ -100,7 +100,7 @@ def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
 
 @lru_cache(maxsize=256)
 def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: int) -> Sums:
-    """Parts of `rest` for the total, the blocks and their groups."""
+    """Parts of `rest` for total, blocks and groups."""
     clipped = Fraction(theta_steps, bound_steps)
     if blocks == 1:
         of_total = OF_TOTAL_ALONE if clipped <= ALONE else Fraction(1)
@@ -136,10 +136,7 @@ class _Drawn(NamedTuple):
 
 
 class ArrayRule:
-    """Releases a finished array of known size, with shares that follow from public and released numbers.
-
-    :func:`array_rule` gives it a key; without one it plans.
-    """
+    """Releases a finished array of known size, with public shares; without a key it plans."""
 
     rule: ClassVar[int] = 1
     holdout = 0
@@ -207,7 +204,7 @@ class ArrayRule:
 
     @property
     def group_square(self) -> int:
-        """Squared sensitivity of a unit's values, which may lie in one block."""
+        """Squared sensitivity of a unit's values, perhaps in one block."""
         return self.contributions**2
 
     def loss_of(self, part: Fraction) -> float:
@@ -242,7 +239,7 @@ class ArrayRule:
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
-        """Block lengths that may be chosen, and their public costs; empty if none is."""
+        """Block lengths that may be chosen, if any, and their public costs."""
         if not self.shares.number:
             return [], []
         n, rest = self.size, self.loss_of(self.shares.rest)
@@ -458,7 +455,6 @@ class ArrayRule:
         return thetas
 
     def above(self, steps: Integers) -> Integers:
-        """Number of each row's values above each level."""
         ends, first = self._ends
         counts: Integers = np.zeros((len(steps), kernel.TURNS, ends.size - 1), np.int64)
         for own, counted in zip(steps, counts, strict=True):
@@ -467,7 +463,7 @@ class ArrayRule:
         return above
 
     def stops(self, above: Integers, rows: Indices, noise: StepNoise) -> Indices:
-        """AboveThreshold: first level with enough values above it, else the number of levels."""
+        """AboveThreshold: first level with enough values above it, if any."""
         of_limit, of_counts = self._counting_noise
         limit = noise.draws(rows, 1, of_limit, StreamId(Purpose.THRESHOLD))
         drawn = noise.draws(rows, above.shape[1], of_counts, StreamId(Purpose.THRESHOLD, 1))
@@ -482,13 +478,12 @@ class ArrayRule:
 
     @cached_property
     def _limits(self) -> Integers:
-        """Public counts that say too little of each level."""
         loss = self.loss_of(self.shares.threshold)
         return np.array([math.floor((4 + 3 * math.log(j)) / loss) for j in range(1, self.levels.size + 1)], np.int64)
 
     @cached_property
     def _ends(self) -> tuple[Integers, Indices]:
-        """Levels and two below all values; the first level that a value of each exponent may not exceed."""
+        """Levels and two below all values; first level that a value of each exponent may not exceed."""
         exponents = np.array([int(level).bit_length() + 1022 for level in self.levels.tolist()], np.int64)
         first = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
         return np.append(self.levels, [-1, -1]), first
@@ -504,7 +499,6 @@ class ArrayRule:
         return np.array(lengths)[self.winners(scores, every, noise)]
 
     def scores(self, steps: Integers, theta: int) -> Integers:
-        """Scores of block lengths: minus distances from medians, minus costs."""
         block, kept, costs = self._doubled
         whole, medians = np.empty(self.size, np.int32), np.empty(-(-self.size // block), np.int32)
         distances: Integers = np.empty(int(kept[-1]) + 1, np.int64)
@@ -529,7 +523,7 @@ class ArrayRule:
 def array_rule(
     size: int, epsilon: float, bound: float | None, *, key: Key, kind: type[ArrayRule] = ArrayRule, **options: Any
 ) -> ArrayRule:
-    """Rule under a key, which shares keyless results with its equals."""
+    """Rule under a key; equal rules share keyless results."""
     return shared(kind, size=size, epsilon=epsilon, bound=bound, **options).under(key)
 
 

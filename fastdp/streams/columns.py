@@ -24,7 +24,7 @@ ZERO: Indices = np.zeros(1, np.int64)
 
 
 class Streams(NamedTuple):
-    """State of n streams between two calls; entry i of every column is of stream i."""
+    """State of n streams between two calls, by column."""
 
     #: STREAM_ROW[n], or ADAPTIVE_ROW[n] where lengths follow released sums.
     rows: Records
@@ -54,17 +54,17 @@ class Streams(NamedTuple):
 
 
 def new_rows(count: int, kind: Any = STREAM_ROW) -> Records:
-    """Records of zeros over numbers of 8 bytes, :func:`copied` fast."""
+    """Zeros over numbers of 8 bytes, :func:`copied` fast."""
     return np.ndarray(count, kind, np.zeros((count, kind.itemsize // 8), np.int64))
 
 
 def copied(rows: Records) -> Records:
-    """Copy :func:`new_rows` five times as fast as NumPy, which copies field by field."""
+    """Copy :func:`new_rows` faster than NumPy, which copies by field."""
     return np.ndarray(rows.shape, rows.dtype, cast("Array", rows.base).copy())
 
 
 class RowValues(NamedTuple):
-    """Values of a call: of row ``which[i]`` ``counts[i]`` from ``starts[i]`` on, published from ``out_starts[i]``."""
+    """Values of a call: ``counts[i]`` of row ``which[i]`` from ``starts[i]`` on, and their outputs."""
 
     values: Array
     starts: Indices
@@ -100,7 +100,7 @@ class NamedKeys(Sequence[Key]):
 
 
 class RowKeys(NamedTuple):
-    """Noise keys of n streams: numbers under one key, or a key each."""
+    """Noise keys of n streams: numbers under one key, or their own."""
 
     key: Key
     #: int64[n], or None.

@@ -1,7 +1,6 @@
 """Publishing in blocks of one length under a known threshold (ToPS, CCS 2021, Algorithm 1, lines 11 to 28).
 
-Values are clipped and summed, sums get noise, and their means predict the values of the next block.  Kernels do the
-arithmetic for n streams; here a tree's noise is drawn.
+Kernels clip, sum and publish for n streams; here the noise of trees is drawn.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ HALF, LOW_HALF = 32, 2**32 - 1
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain | None:
-    """Derive the chain key of the first sum under this threshold from `before`; None for trees."""
+    """Derive the chain key of the first sum under this threshold; None for trees."""
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return None
     chain_key = key.within("behind", before.tobytes()) if before.any() else key
@@ -97,7 +96,7 @@ class FixedBlocks:
 
     @cached_property
     def in_one_pass(self) -> bool:
-        """True if one kernel publishes: noise independent of sums, predictions from the last mean."""
+        """True if one kernel publishes: noise by tree, predictions by the last mean."""
         repeats = self.smoother is None or self.plan.block == 1 or repeats_means(self.smoother)
         return repeats and not self.is_bound and not self.sums_releases
 
@@ -165,7 +164,7 @@ class FixedBlocks:
         return state
 
     def _trees_from(self, rows: Records, batch: RowValues, keys: RowKeys) -> tuple[Indices, Integers]:
-        """First tree of each row, and noise of the trees still needed."""
+        """First tree of each row, and noise of those needed."""
         plan, which = self.plan, batch.which
         blocks, taken = rows["blocks"][which], rows["taken"][which]
         trees = blocks // plan.tree_blocks
@@ -190,7 +189,7 @@ class FixedBlocks:
         *,
         nodes: bool = False,
     ) -> Integers:
-        """Noise of `count` trees a row, of all nodes or of leaves: int64[m, count, w]."""
+        """Noise of `count` trees a row: int64[m, count, w]."""
         if keys.numbers is not None and isinstance(self.perturber, RowPerturber):
             rows = TreeRows(
                 plan=self.plan,
@@ -215,7 +214,7 @@ class FixedBlocks:
         return one.reshape(which.size, count, -1)
 
     def _publish_by_arrays(self, state: Streams, batch: RowValues, keys: RowKeys) -> Streams | int:
-        """:meth:`publish` where noise follows sums, or predictions more than the last one."""
+        """:meth:`publish` where noise follows sums, or a smoother predicts."""
         values, starts, counts, which, out, out_starts = batch
         rows, public, block = state.rows, self.public, self.plan.block
         closing = (rows["filled"][which] + counts) // block
@@ -265,7 +264,7 @@ class FixedBlocks:
     def _leaves_of(
         self, state: Streams, which: Indices, count: int, needed: int, keys: RowKeys
     ) -> tuple[Streams, Integers]:
-        """Noise of each row's present tree, and of the `count` - 1 after it."""
+        """Noise of each row's tree, and of the `count` - 1 after it."""
         rows, size = state.rows, self.plan.tree_blocks
         steps, trees = rows["theta_steps"][which], rows["blocks"][which] // size
         needed = size if keys.goes_on else min(size, needed)
@@ -315,7 +314,7 @@ class FixedBlocks:
     def released_nodes(
         self, steps: Indices, batch: RowValues, keys: RowKeys, into: ReleasedNodes, borders: Indices
     ) -> None:
-        """Sum all nodes of published rows with noise; leaves equal the published values."""
+        """Sum all nodes of rows with noise; leaves equal the published values."""
         plan, which = self.plan, batch.which
         tops = np.minimum(steps, self.grid.bound_steps).astype(np.float64)
         most = int((-(-batch.counts // plan.tree_blocks)).max())
@@ -348,7 +347,7 @@ class FixedBlocks:
 
 
 def _with(column: Floats, which: Indices, entries: Floats) -> Floats:
-    """Replace entries of the column, in a new one for a single stream, whose old state stays."""
+    """Replace entries of the column; a single stream gets a new one, as its old state stays."""
     if len(column) == len(entries) == 1 or column.shape[1:] != entries.shape[1:]:
         return entries
     column[which] = entries
@@ -356,7 +355,6 @@ def _with(column: Floats, which: Indices, entries: Floats) -> Floats:
 
 
 def _remembered(state: Streams, which: Indices, trees: Indices, noise: Integers) -> Streams:
-    """Cache the last of these trees, if the state has a cache."""
     last = noise.shape[1] - 1
     if state.rows.size == 1:
         return state._replace(trees=trees + last, noise=noise[:, last:])

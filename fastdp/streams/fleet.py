@@ -54,21 +54,21 @@ class Fleet:
     ----------
     parameters : Publisher or Machine
         A publisher before its first value, whose key is not used: of streams, :class:`fastdp.counters.RunningCounts`
-        of one sum, or your own mechanism of columns or single values.
+        of one sum, or your own mechanism.
     key : Key or 32 bytes, optional
         The secret of all streams; by default the operating system's.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     threads : int
-        Number of threads; the output does not depend on it.
+        Number of threads, on which the output does not depend.
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
-    2, or texts, all of one kind.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are all texts, or all integers
+    from 0 to 2^32 - 2.
 
-    Privacy: that of one stream; a person's values in several streams add up.  Publishers of streams are one compiled
-    pass after hold-outs; other mechanisms are called stream by stream.
+    Privacy: that of one stream; a person's values in several streams add up.  After hold-outs publishers of streams
+    are one compiled pass; other mechanisms are called stream by stream.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids in order of their start (int64[n] or texts); ids that one call restarts come last."""
+        """Ids, int64[n] or texts, in order of their start; those that one call restarts are last."""
         self._check()
         return self._index.ids()
 
@@ -164,7 +164,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams: for one value it is that of its stream."""
+        """Guarantee of all streams, for one value that of its stream."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(
@@ -175,14 +175,14 @@ class Fleet:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Mark of secret and mechanism, by which a ledger refuses a second use; None for a simulation."""
+        """Mark of secret and mechanism, by which ledgers refuse a second use; None for simulations."""
         if self._key.simulated:
             return None
         return f"{self.machine.bind(self._secret.of_stream(0)).family.hex()}:*"
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states in bytes, without ids; MissingError if they are not arrays."""
+        """Bytes of the states, without ids; MissingError if they are not arrays."""
         self._check()
         if isinstance(self._rows, MachineRows):
             raise MissingError("nbytes: expected publishers of streams, whose states are arrays")
@@ -209,8 +209,8 @@ class Fleet:
         Raises
         ------
         DataError
-            For ids or values that are not accepted, by the first index; nothing is consumed.  A threshold rule's
-            error, or warning made an error, loses the fleet: load its last state.
+            For ids or values that are not accepted; nothing is consumed.  A threshold rule's error, or warning made
+            an error, loses the fleet: load its last state.
         """
         self._check()
         column = as_column(values, "values")
@@ -410,7 +410,7 @@ class Fleet:
 
     @single_caller
     def _give_up(self) -> None:
-        """Refuse further calls; StateError within another thread's call, or after a fork."""
+        """Refuse further calls; StateError within a call, or after a fork."""
         self._lost = True
 
     def _same_fleet(self, other: Fleet) -> bool:
@@ -564,7 +564,7 @@ def _flat(description: object, name: str = "") -> Json:
 
 
 def refuse_other(stored: Json, asked: Json) -> None:
-    """Raise StateError that names each parameter in which two descriptions differ, if any."""
+    """Raise StateError that names parameters in which descriptions differ."""
     stored, asked = _flat(stored), _flat(asked)
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"

@@ -29,7 +29,7 @@ def choose_theta(chooser: Chooser, key: Key) -> float:
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, which: Indices, keys: RowKeys
 ) -> Floats:
-    """Choose theta of each stream `which` from the hold-out at `starts[i]`; `chooser` stays empty."""
+    """Choose theta of streams `which` from hold-outs at `starts`; `chooser` stays empty."""
     same = starts.size and (starts == starts[0]).all()
     if keys.numbers is not None and isinstance(chooser, RowChooser):
         histograms = chooser.histograms(values, starts[:1] if same else starts)

@@ -24,7 +24,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
-    """Check ids: int64[m] from 0 to 2^32 - 2, or texts; DataError for others, or not as many as `rows`."""
+    """Check ids: int64[m] from 0 to 2^32 - 2, or texts, as many as `rows`."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
     if listed and set(map(type, ids)) <= {str}:
         checked: Indices | list[str] = list(ids)
@@ -60,7 +60,7 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
 
 
 def shards_of(ids: Indices | list[str], n: int) -> Indices:
-    """Shard of each id among `n`, the same on every machine."""
+    """Shard of each id among `n`, on every machine."""
     if isinstance(ids, list):
         digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in ids)
         mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
@@ -70,7 +70,7 @@ def shards_of(ids: Indices | list[str], n: int) -> Indices:
 
 
 class RowIndex:
-    """Map from ids to rows: a sorted array, or a dictionary."""
+    """Map from ids to rows."""
 
     def __init__(self, ids: Iterable[Id] | Indices = ()) -> None:
         self._texts: dict[str, int] = {}
@@ -130,7 +130,7 @@ class RowIndex:
 
 
 def distinct_ids(ids: Any, n: int) -> Indices | tuple[str, ...]:
-    """Check the ids of `n` streams, by default 0 .. n - 1; ParameterError for one that occurs twice."""
+    """Check the distinct ids of `n` streams, by default 0 .. n - 1."""
     if ids is None:
         return np.arange(n)
     checked = as_ids(ids, n)

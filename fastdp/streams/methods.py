@@ -43,10 +43,10 @@ class ToPS(StreamPublisher):
         (:class:`fastdp.thresholds.NoisyMax`).
     holdout : int, optional
         m: the first values, which choose the threshold and are not published; by default at most 65,536 and a quarter
-        of the planned length.
+        of the length.
     max_range : int, optional
         r: the longest query; a new tree of noise begins every r published values.  By default at most 2^20 and the
-        planned length.
+        length.
     fan_out : int
         b: fan-out of the tree.
     prune : int, optional
@@ -56,11 +56,10 @@ class ToPS(StreamPublisher):
     threshold : Threshold or float, optional
         By default ``NoisyMax(fan_out=fan_out)``; a number is publicly known and withholds no values.
     expected_length : int, optional
-        Public estimate of the stream's length, for defaults (``holdout`` with ``ScaleFree``: the fewest values that
-        choose well).
+        Public estimate of the stream's length, for defaults.
     every : str, float or timedelta, optional
-        Public time between two values (such as "30min", or seconds); without a length, a year is planned.  Warns if
-        the hold-out lasts longer than a day.
+        Public time between two values, such as "30min" or seconds; without a length, a year is planned.  Warns of
+        hold-outs of over a day.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
@@ -140,20 +139,20 @@ class Adaptive(StreamPublisher):
         Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
         m: the first values, which choose the threshold; from 16 on the last 1/16 to 1/8 are released as block sums.
-        By default 65,536, fewer if length or rate are known; 0 with a fixed threshold.
+        By default 65,536, fewer for a known length or rate; 0 with a fixed threshold.
     max_range : int, optional
-        r: the longest query; by default 2^20 values or the planned length if less.
+        r: the longest query; by default at most 2^20 and the length.
     perturber : Blocks, optional
         By default :class:`fastdp.perturbers.Blocks`, which has options for ranges, a season and a rising theta.
     threshold : Threshold or float, optional
         By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is publicly known.
     sensitivity : float, optional
-        In place of a bound: values are buckets of events, such as people a minute, of any size and sign, and an event
-        moves one by at most so much; nothing is clipped or held out.  ``resolution`` is then a power of two.
+        In place of a bound, for values of any size and sign that count events, such as people a minute: the most by
+        which an event moves one value.  Nothing is clipped or held out; ``resolution`` is a power of two.
     contributions : int
-        w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
+        w: epsilon is for any w consecutive values (w-event privacy), or any w events.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/noise.md``).
+        Above 0: Gaussian noise and an (epsilon, delta)-DP release.
     expected_length, every
         As for :class:`fastdp.ToPS`.
     resolution, nonfinite, seed, key
@@ -168,8 +167,7 @@ class Adaptive(StreamPublisher):
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine.
 
-    :attr:`fastdp.Release.revised` uses everything released so far; it errs several times less for ranges up to 10^5
-    values (``docs/streams.md``).
+    :attr:`fastdp.Release.revised` errs several times less for ranges up to 10^5 values (``docs/streams.md``).
 
     Examples
     --------
@@ -266,7 +264,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
+    """Fewest values that choose well, up to `length` / 4 and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

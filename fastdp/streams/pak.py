@@ -65,7 +65,7 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 
 
 class RunningSum(NamedTuple):
-    """Binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
+    """Binary counter over N values in [0, theta]: noise theta levels / epsilon."""
 
     #: Sensitivity, in grid steps.
     theta_steps: Annotated[int, Whole(1)]
@@ -106,7 +106,7 @@ class RunningSum(NamedTuple):
 def averages(
     sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
 ) -> tuple[Floats, Integers]:
-    """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
+    """Average for each running sum, float64[k], and the last sums for the next call.
 
     (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.
     """
@@ -409,17 +409,17 @@ class PAK(Publisher[PAKState]):
     length : int
         n: total number of values, the hold-out included; at most 2^33.
     holdout : int
-        m, the time lag: the first values choose the threshold tau; their sum is published at once.
+        m, the time lag: the first values choose the threshold tau, and are published as one sum.
     share : float
         The threshold's fraction of the hold-out's budget.
     tail_factor : float
         r >= 1: values are clipped to r tau, for light tails (Prop. 1).
     threshold : Threshold or float, optional
-        By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives the plain binary tree.
+        By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives a plain tree.
     lag_sums : bool
-        True also publishes the running sums of the first m values, by their own tree, once tau is known.
+        True also publishes the running sums of the first m values, by a tree of their own.
     clip : bool
-        True: r tau is at most the bound.  False, with a threshold that does not clip, is the paper's.
+        True: r tau is at most the bound; False, the paper's, needs a threshold that does not clip.
     average : int, "all" or None
         Averages in place of sums: of all values so far, or of the last w.
     resolution, seed, key
@@ -428,8 +428,8 @@ class PAK(Publisher[PAKState]):
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, the others epsilon in a binary tree
-    (``docs/streams_proofs.md``, "PAK").  Sums are exact; tau's noise is stated for real arithmetic.  After an
-    interrupt compare ``n_seen``.
+    (``docs/streams_proofs.md``, "PAK").  Sums are exact, tau's noise in real arithmetic.  After an interrupt compare
+    ``n_seen``.
 
     Examples
     --------
@@ -488,8 +488,8 @@ class PAK(Publisher[PAKState]):
         Returns
         -------
         float64[k]
-            The sum (or average) after each value past the hold-out, in units of the input.  The value that completes
-            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all.
+            The sum (or average) after each value past the hold-out.  The hold-out's last value publishes the sum of
+            the first m values, or with ``lag_sums`` all.
 
         Raises
         ------
@@ -501,7 +501,7 @@ class PAK(Publisher[PAKState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array, longer than the hold-out, at once (a fresh publisher of plain sums only)."""
+        """Publish a full array, longer than the hold-out (a fresh publisher of plain sums only)."""
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
         made = self._machine.released(self._rises(sums), np.array([self.threshold]), simulated=self._key.simulated)

@@ -205,7 +205,7 @@ class StreamParameters:
 
     @cached_property
     def distance(self) -> float:
-        """Total variation distance of a unit's noise from rounded normal noise; 1 if not used."""
+        """Total variation distance of a unit's noise from rounded normal noise, or 1."""
         if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, Blocks):
             return 1.0
         if not isinstance(self.perturber, NormalPerturber):
@@ -221,7 +221,7 @@ class StreamParameters:
 
     @cached_property
     def publish_epsilon(self) -> float:
-        """The perturber's budget, after a renewal from the same values."""
+        """The perturber's budget, less that of renewals from the same values."""
         if self.gaussian:
             return group_share(self.loss, self.group_square)
         epsilon = self.unit_epsilon
@@ -241,7 +241,7 @@ class StreamParameters:
 
     @property
     def group_square(self) -> int | Fraction:
-        """Squared L2 sensitivity of w contributions in that of one: (j / w)^2 + l / w <= 1 for j + l = w."""
+        """Squared L2 sensitivity of w contributions in one's: (j / w)^2 + l / w <= 1 for j + l = w."""
         w = self.contributions
         return self.perturber.group_square(self.plan, w) if isinstance(self.perturber, GroupPerturber) else w * w
 
@@ -437,7 +437,7 @@ def of_stream(composition: StreamParameters) -> Guarantee:
 
 
 def in_units(composition: StreamParameters | ArrayRule, member: Guarantee, meets: str = "") -> Guarantee:
-    """Restate `member`, for one value, for events or contributions; `meets`: its other steps."""
+    """Restate `member`, of one value, for events or contributions; `meets`: its other steps."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
         moves = f"moves one value by at most {composition.sensitivity:g}"
@@ -484,7 +484,7 @@ def _gaussian_group(
 def approximated(
     stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
 ) -> Guarantee:
-    """Restate a guarantee as (`epsilon`, `delta`); ParameterError for thresholds without pure epsilon."""
+    """Restate a guarantee as (`epsilon`, `delta`), of pure thresholds."""
     try:
         return stated.approximate(epsilon, delta, distance)
     except ValueError:

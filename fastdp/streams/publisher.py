@@ -40,19 +40,19 @@ class StreamPublisher(Publisher[State]):
     Parameters
     ----------
     threshold : Threshold or float, optional
-        Chooses theta from the first ``holdout`` values: of :mod:`fastdp.thresholds`, by default that of the method
-        with this perturber.  A number is publicly known.
+        Of :mod:`fastdp.thresholds`, by default that of the method with this perturber: chooses theta from the first
+        values.  A number is publicly known.
     perturber : Perturber
-        Adds noise to the rest: of :mod:`fastdp.perturbers`.
+        Of :mod:`fastdp.perturbers`: adds noise to the rest.
     smoother : Smoother or None
-        Predicts the values within a block: of :mod:`fastdp.smoothers`; None if the perturber releases every value.
+        Of :mod:`fastdp.smoothers`: predicts the values within a block; None if the perturber releases every value.
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
         Public upper bound of a value, in units of the input; None with a sensitivity.
     holdout : int, optional
-        m: the first values, which choose theta; :class:`fastdp.perturbers.Blocks` releases up to an eighth of them as
-        noisy sums instead.  By default 65,536; 0 with a fixed threshold.
+        m: the first values, which choose theta or, up to an eighth with :class:`fastdp.perturbers.Blocks`, are
+        released as sums.  By default 65,536; 0 with a fixed threshold.
     max_range : int
         r: the longest query; a new tree of noise begins every r published values, in full blocks.
     resolution : float, optional
@@ -62,20 +62,18 @@ class StreamPublisher(Publisher[State]):
     renewal : Renewal, optional
         Lets theta follow the stream: of :mod:`fastdp.thresholds.renewals`.
     contributions : int
-        w: epsilon is for any w consecutive values together (w-event privacy), with noise of scale w theta / epsilon.
+        w: epsilon is for any w consecutive values together (w-event privacy), whose noise is w times as wide.
     delta : float
-        Probability that epsilon may fail; only with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
+        Probability that epsilon may fail, with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
     sensitivity : float, optional
         Largest change of a value by one event: see :class:`fastdp.Adaptive`.
-    seed : int or str, optional
-        Simulation: reproducible noise, no privacy.
-    key : Key or 32 bytes, optional
-        A secret of your own; by default the operating system's.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine, with ``NoisyMax``, ``ScaleFree`` or ``Fixed``; quantile thresholds
-    add a delta or rest on real arithmetic.  Output does not depend on chunking.
+    Privacy: pure epsilon, exact on this machine; quantile thresholds add a delta or rest on real arithmetic.  Output
+    does not depend on chunking.
 
     Examples
     --------
@@ -199,7 +197,7 @@ class StreamPublisher(Publisher[State]):
 
     @single_caller
     def publish(self, chunk: Values) -> Floats:
-        """Consume the next values of the stream and publish one value for each after the hold-out.
+        """Consume the next values and publish one for each after the hold-out.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Releases of many finished streams in one call, bit for bit as a publisher each would make them."""
+"""Releases of many finished streams at once, bit for bit as publishers make them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ BATCH = Sizes()
 
 
 def check_lengths(lengths: Indices, holdout: int) -> None:
-    """Raise DataError for the first stream no longer than the hold-out."""
+    """Raise DataError for a stream no longer than the hold-out."""
     short = lengths <= holdout
     if short.any():
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
 def unused(secret: Key | None) -> Key:
-    """The secret of a publisher whose ``release_many`` has released nothing; else StateError."""
+    """Secret of a publisher whose ``release_many`` has not run; else StateError."""
     if secret is None:
         raise StateError(
             "release_many() of a publisher that has released many streams, or that was copied or read from a "
@@ -64,7 +64,7 @@ def unused(secret: Key | None) -> Key:
 
 
 def names_of(streams: Streams, ids: object, holdout: int, secret: Key) -> Ids:
-    """Check lengths and names of streams, and that the key is not one stream's."""
+    """Check lengths and names of streams, and the key."""
     check_lengths(streams.rows.lengths, holdout)
     if secret.member:
         raise refusal("key", secret, "a key without a stream number, which is for one stream")
@@ -74,7 +74,7 @@ def names_of(streams: Streams, ids: object, holdout: int, secret: Key) -> Ids:
 def release_rows(
     composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int, sizes: Sizes = BATCH
 ) -> Release:
-    """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
+    """Release stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     named = names_of(streams, ids, holdout, secret)
     numbers = named if isinstance(named, np.ndarray) else None
@@ -114,7 +114,7 @@ def release_rows(
 
 
 def _named_keys(composition: StreamParameters, secret: Key, names: Ids) -> Sequence[Key] | None:
-    """Keys of named streams; None for numbers, and under a fresh key."""
+    """Keys of named streams; None for numbers and fresh keys."""
     if isinstance(names, np.ndarray) or secret.binding is Binding.COMPOSITION:
         return None
     return composition.noise_keys([secret.of_stream(str(name)) for name in names])
@@ -141,7 +141,6 @@ class RowPass:
     into: Release
 
     def run(self) -> tuple[RevisedStream, ...]:
-        """Release all; return revised streams, if any."""
         composition, keys, n = self.machine.composition, self.keys, self.rows.size
         # A renewed threshold follows its own stream, from the hold-out on.
         begin = 0 if composition.renewal is not None else composition.task.holdout
@@ -260,7 +259,7 @@ def borders_of(counts: Indices) -> Indices:
 
 
 def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Yield the streams `order`, sorted by length, at most `rows_at_once` at a time."""
+    """Yield streams, sorted by length, at most `rows_at_once` at a time."""
     begin = 0
     while begin < order.size:
         end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
@@ -278,18 +277,18 @@ def of_one_length(lengths: Indices) -> Iterator[Indices]:
 
 
 def worth(threads: int, amount: int, per_thread: int) -> int:
-    """Number of threads that `amount` of work keeps busy."""
+    """Number of threads kept busy."""
     return max(1, min(threads, -(-amount // per_thread)))
 
 
 def even(count: int, most: int, threads: int) -> int:
-    """Batch size, up to `most`, for equally many batches a thread."""
+    """Batch size for equally many batches a thread."""
     turns = max(1, -(-count // (most * threads)))
     return max(1, -(-count // (turns * threads)))
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Call `work` on every batch; raise the first error after all have stopped."""
+    """Call `work` on every batch; raise the first error at the end."""
     if threads == 1:
         for batch in batches:
             work(batch)

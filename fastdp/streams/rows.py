@@ -1,4 +1,4 @@
-"""States of a fleet's streams as columns, and the pass that consumes values of any of them."""
+"""States of a fleet's streams as columns, and the pass over them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NO_SECRETS: Words = np.empty((0, KEY_BYTES // 8), np.uint64)
 
 
 class Rows(ABC):
-    """The streams of a fleet: stream i is entry i of every column; `key` is the composition's."""
+    """The streams of a fleet, an entry of every column each; `key` is the composition's."""
 
     def __init__(self, key: Key, *columns: Array) -> None:
         self.key, self.columns, self.size = key, columns, 0
@@ -113,8 +113,7 @@ MAX_KEPT = 2**31
 class StreamRows(Rows):
     """Streams of values: the pass of a publisher, for all rows of a call.
 
-    Columns: :class:`fastdp.streams.columns.Streams`, rows and seasons as numbers, then the streams' numbers and
-    secrets.
+    Columns: :class:`fastdp.streams.columns.Streams`, records as numbers, then numbers and secrets of keys.
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:

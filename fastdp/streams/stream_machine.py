@@ -1,4 +1,4 @@
-"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds (ToPS sections 3.2 and 7)."""
+"""The step of a stream: hold-out, warm-up, publishing, renewed thresholds (ToPS sections 3.2 and 7)."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class Schedule(Machine[Streams]):
     def take(self, state: Streams, batch: RowValues, keys: RowKeys, into: Closed | None = None) -> Streams:
         """Consume values of rows, which change in place, and publish one for each after the hold-outs.
 
-        Value k of a call is published at ``out_starts + k``.  NotFiniteError, with some of the values consumed, if
-        one is not finite.
+        Value k of a call is published at ``out_starts + k``.  NotFiniteError may come after some values were
+        consumed.
         """
         c, which = self.composition, batch.which
         if c.period is None:
@@ -328,7 +328,7 @@ class Schedule(Machine[Streams]):
         return _with_chooser(state, 0, self.restored_chooser(row, packed["holdout"]))
 
     def restored_chooser(self, row: Any, packed: bytes) -> Chooser | None:
-        """Chooser with values that a file holds, if any; ValueError without a threshold to choose."""
+        """Chooser with values of a file, if any; ValueError without a threshold to choose."""
         held, chooser = codec.unpack(packed, "<i8").astype(np.int64), self.chooser_for(row)
         if held.size:
             if chooser is None:
@@ -337,7 +337,7 @@ class Schedule(Machine[Streams]):
         return chooser
 
     def fits(self, state: Streams, pipeline: Pipeline) -> Flags:
-        """For each stream, true if a run can lead to its state."""
+        """True for each stream whose state a run can reach."""
         c, rows = self.composition, state.rows
         grid, begun, n_seen = c.grid, rows["theta_steps"] > 0, rows["n_seen"]
         fits: Flags = rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)
@@ -376,7 +376,7 @@ class Schedule(Machine[Streams]):
 
 
 class NotFiniteError(Exception):
-    """A value of this row is not finite; the changed state must be dropped."""
+    """A value of this row is not finite; drop the changed state."""
 
 
 def released_sum(row: Any) -> int:

@@ -112,7 +112,7 @@ def _checked(unit: Unit) -> Unit:
 
 
 def check_online(plan: TablePlan) -> None:
-    """ParameterError unless windows that close know their counted rows."""
+    """ParameterError unless counted rows are known as windows close."""
     if plan.key_rule == "private" and any(each.kind == "reach" for each in plan.statistics):
         raise refusal(
             "keys", plan.private, "a list of keys, as online a private key's first persons are in no number"

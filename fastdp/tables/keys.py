@@ -110,7 +110,7 @@ def _gaussian_reached(
 
 
 def key_weights(distribution: Distribution, most: int) -> Integers:
-    """Weight, rounded down, of each of m keys, m = 0, ..., `most`."""
+    """Weight, rounded down, of each of m keys, m = 0, ..., `most`: 1 / m, or Gaussian 1 / sqrt(m)."""
     return weights_of_norm(2 if isinstance(distribution, GaussianDistribution) else 1, most)
 
 

@@ -84,9 +84,9 @@ class Waiting:
     """Rows of open windows: window, key, and further numbers.
 
     Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, c + 1]: the
-    last column links to the window's previous row (-1: none), the last row holds the number filled by any state.
-    ``gone``: rows of closed windows; ``ends``: last row of each open window (-1: none); ``moved``, ``base``:
-    compactions, and rows after the last; ``merges``: cells are added up.
+    last column links to the window's previous row (-1: none), the last row holds the number filled by any state, and
+    rows from ``size`` on are free. ``gone``: rows of closed windows; ``ends``: last row of each open window (-1:
+    none); ``moved``, ``base``: compactions, and rows after the last; ``merges``: cells are added up.
     """
 
     rows: Integers

@@ -349,7 +349,7 @@ class Shares:
 
 
 def shares_of(plan: TablePlan) -> Shares:
-    """All numbers of a plan; ParameterError for greedy keys."""
+    """All numbers of a plan; ParameterError if keys take nearly all."""
     gaussian = plan.noise == "gaussian"
     key_delta, noise_delta = deltas_of(plan)
     loss = _zcdp_loss(plan.epsilon, noise_delta) if gaussian else plan.epsilon

@@ -125,7 +125,7 @@ class View(Protocol):
         """Most that lies beyond the clips unseen (NaN: unknown), and a model."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
-        """Squares that values beyond the clip add, and the most of their excess."""
+        """Squares that values beyond the clip add, and most of their squared excess."""
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         """The sum scaled up for known dropped rows."""
@@ -134,10 +134,10 @@ class View(Protocol):
         """True for each end beyond which values are unknown."""
 
     def absent(self) -> str:
-        """Reason why unknown rows may be missing, or empty."""
+        """Reason why rows may be missing, or empty."""
 
     def dropped(self) -> float:
-        """Most dropped rows of persons, without missing others."""
+        """Most dropped rows of persons."""
 
     def histogram(self, column: str) -> Histogram: ...
 
@@ -152,7 +152,7 @@ class View(Protocol):
 
 
 class Statistic(ABC):
-    """A statistic of one column; most members have defaults."""
+    """A statistic; all but ``column``, ``kind``, ``needs`` and :meth:`answer` has defaults."""
 
     column: str
     kind: str

@@ -60,7 +60,7 @@ class Tail:
 
     @cached_property
     def past(self) -> dict[int, int]:
-        """Released rows below (0) and above (1) the ends, if known."""
+        """Released rows below (0) and above (1) the ends, where they stand out."""
         found = {}
         for end, each in enumerate(self.outside):
             # A clip without a bound says nothing of values beyond it, but where they begin at 0.

@@ -1,4 +1,4 @@
-"""Protocols of threshold rules, the rule of a public threshold, and noisy max over a histogram."""
+"""Protocols of threshold rules, the public threshold, and noisy max over a histogram."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_HOLDOUT = 65_536
 
 @dataclass(frozen=True)
 class ThresholdTask:
-    """Public inputs of a threshold's choice."""
+    """Public inputs of a choice."""
 
     #: Budget for the hold-out.
     epsilon: float
@@ -55,10 +55,10 @@ class Chooser(Protocol):
     """Collects the hold-out and chooses theta."""
 
     def copy(self) -> Chooser:
-        """Independent copy, so that a rejected chunk can be dropped."""
+        """Independent copy, to drop a rejected chunk."""
 
     def observe(self, values: Floats) -> None:
-        """Add finite `values`, copied: the caller owns their memory."""
+        """Add finite `values`, copied."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
@@ -78,17 +78,17 @@ class RowChooser(Protocol):
     def row_words(self) -> int: ...
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
-        """Histograms of finite hold-outs that begin at `starts`: int64[n, bins]."""
+        """Histograms of hold-outs that begin at `starts`: int64[n, bins]."""
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
         """Theta of each stream, float64[n], by ``choose`` under ``held_out(key, hold-out).of_stream(number)``.
 
-        `histograms`: int64[n, bins], or int64[1, bins] for a shared one.
+        One histogram may be shared.
         """
 
 
 def held_out(key: Key, values: Array) -> Key:
-    """Derive the key of a choice from its hold-out, or from ``Chooser.pack``."""
+    """Derive the key of a choice from its hold-out or ``Chooser.pack``."""
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
     return key.within("holdout", hashlib.sha256(values.data).digest())
 
@@ -112,7 +112,7 @@ class TailRule(Protocol):
     """Rule that bounds the fraction of values above theta."""
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction for any theta, and its growth with a unit of theta."""
+        """Fraction for any theta, and its growth with theta."""
 
 
 @record
@@ -149,7 +149,7 @@ class Fixed:
 
 
 def as_rule(name: str, threshold: object) -> Threshold:
-    """`threshold` as a rule, a number as :class:`Fixed`; else ParameterError."""
+    """`threshold` as a rule, a number as :class:`Fixed`."""
     if type(threshold) is not bool and isinstance(threshold, numbers.Real):
         return Fixed(validation.positive(name, threshold))
     validation.part(name, threshold, Threshold, "fastdp.thresholds")
@@ -193,7 +193,7 @@ MAX_EPSILON = 2.0**40
 
 @lru_cache(maxsize=256)
 def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
-    """Integer weight of a count, a power of two, if a score adds up `counts` counts of `holdout` values."""
+    """Integer weight of a count, a power of two, in scores of `counts` counts."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
@@ -207,7 +207,7 @@ def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
 
 @lru_cache(maxsize=256)
 def candidate_noise(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """Distribution of one candidate's noise, of scale `sensitivity` / `epsilon`."""
+    """Distribution of a candidate's noise, of scale `sensitivity` / `epsilon`."""
     scale = Fraction(sensitivity) / Fraction(epsilon)
     return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
 
@@ -215,20 +215,20 @@ def candidate_noise(kind: NoiseKind, sensitivity: int, epsilon: float) -> sample
 def draw_noise(
     distribution: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0
 ) -> Integers:
-    """Independent noise of all candidates for several choices: int64[choices, candidates]."""
+    """Noise of all candidates for several choices: int64[choices, candidates]."""
     noise: Integers = np.empty((choices, candidates), np.int64)
     sampler.fill_pieces(noise.reshape(-1), distribution, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
     return noise
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
-    """Guarantee, pure epsilon, of a noisy max over the scores that `scored` names."""
+    """Guarantee of a noisy max over the scores that `scored` names."""
     scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
     return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
 
 
 class CountedHoldout(ABC):
-    """Chooser that keeps a histogram, `counted` of whose counts make a score."""
+    """Chooser whose scores add up `counted` counts of a histogram."""
 
     def __init__(self, noise: NoiseKind, task: ThresholdTask, bins: int, counted: int, epsilon: float) -> None:
         self._noise, self._task, self._epsilon = noise, task, epsilon
@@ -248,7 +248,7 @@ class CountedHoldout(ABC):
 
     @abstractmethod
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of `count` independent choices, float64[count]; several are for audits."""
+        """Thetas of `count` independent choices: float64[count]."""
 
     def choose(self, key: Key) -> float:
         return float(self.choices(key, 1)[0])

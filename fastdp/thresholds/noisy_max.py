@@ -48,19 +48,18 @@ class NoisyMax:
     Parameters
     ----------
     c : float
-        Constant of Eq. 6, in units of a value: about the mean excess above theta.
+        Constant of Eq. 6: about the mean excess above theta.
     noise : "laplace" or "exponential"
-        Two-sided or one-sided discrete noise; both are pure epsilon.
+        Two-sided or one-sided discrete noise.
     step : float, optional
-        Distance of candidates; by default 1 (the paper's), or for bounds below 64 or above 2^20 a power of two that
-        gives about 4,096 candidates.
+        Distance of candidates; by default 1, or a power of two for about 4,096 if the bound is below 64 or above
+        2^20.
     fan_out : int
         b of Eq. 6, that of the hierarchy.
 
     Notes
     -----
-    Privacy: a replaced value moves all counts by at most 1 in one direction, so epsilon needs no factor of 2
-    (``docs/privacy.md``, section 2).
+    Privacy: pure epsilon, without a factor of 2 (``docs/privacy.md``, section 2).
 
     Examples
     --------
@@ -82,7 +81,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
-        """Distance of candidates; ParameterError if `step` does not fit the bound."""
+        """Distance of candidates; ParameterError where `step` does not fit."""
         if self.step is None:
             if MIN_UNIT_STEP <= bound <= MAX_UNIT_STEP:
                 return 1.0

@@ -1,6 +1,6 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
-Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m].
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def decay_table(b: float, holdout: int) -> Floats:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """Symmetric distribution of Z with the constants that make f + S/a Z private."""
+    """Distribution of Z with the constants that make f + S/a Z private."""
 
     #: "laplace", "gaussian" or "cauchy".
     name: str
@@ -95,7 +95,7 @@ class SmoothNoise:
     gamma: float
 
     def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
-        """`kappa` S / a in grid steps, rounded up; S is that of the value of `rank`."""
+        """`kappa` S / a in grid steps, rounded up."""
         sensitivity = threshold_choice.smooth_sensitivity(values, bound, rank, decay_table(self.b, values.size))
         return kappa * sensitivity / self.a * SCALE_SLACK
 
@@ -118,7 +118,7 @@ class SmoothNoise:
 
     @property
     def numeric_distance(self) -> float:
-        """Total variation distance of a drawn theta from the exact distribution (``docs/streams_proofs.md``)."""
+        """Total variation distance of a drawn theta from the exact distribution."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
@@ -133,7 +133,7 @@ class SmoothNoise:
 
 
 def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNoise:
-    """Noise with the constants above; `delta` in (0, 1/4], unused for "cauchy"."""
+    """Noise with the constants above; `delta` in (0, 1/4]."""
     if name == "cauchy":
         width = epsilon / (2.0 * (gamma + 1.0))
         return SmoothNoise(name, width, width, gamma)
@@ -149,7 +149,7 @@ def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNo
 
 
 def laplace_stretch_delta(epsilon: float, b: float) -> float:
-    """delta_1 of Laplace noise stretched by e^b: e^-q (1 - e^-b), q = (eps/2 + b)/(e^b - 1)."""
+    """delta_1 of Laplace noise stretched by e^b."""
     return 1.0 if b > 700.0 else math.exp(-(0.5 * epsilon + b) / math.expm1(b)) * -math.expm1(-b)
 
 
@@ -279,16 +279,15 @@ class SmoothQuantile(SmoothRule):
     delta : float, optional
         In (0, 1/4], by default 1 / n^2 with n = holdout + max_range; None or 0 with Cauchy-type noise.
     noise : "laplace", "gaussian" or "cauchy"
-        Distribution of Z; "cauchy" is pure epsilon, with heavy tails.
+        Of Z; "cauchy" is pure epsilon, with heavy tails.
     gamma : float
-        Cauchy-type noise: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 16.
+        Cauchy-type density 1 / (1 + abs(z)^gamma), up to a factor; from 1.125 to 16.
     clip : bool
-        True: theta is clipped to [resolution, bound], post-processing.  False: only below, as published; values still
-        end at the bound.
+        True clips theta to [resolution, bound].  False only below, as published; values still end at the bound.
 
     Notes
     -----
-    Memory: m int64.  Half of all draws lie below the quantile: see :class:`PAKQuantile`.  Privacy in real arithmetic:
+    Half of all draws lie below the quantile (:class:`PAKQuantile`).  Privacy in real arithmetic:
     ``docs/streams_proofs.md``.
 
     Examples
@@ -334,7 +333,7 @@ class PAKQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
+        Quantile, in (0, 1).  The paper's .99575 aims at .995; its code ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip

@@ -30,14 +30,13 @@ class RenewFromHoldout:
     Parameters
     ----------
     trees : int
-        Trees under one theta: ``max_range`` values each, in full blocks (65,536 with ``Flat``).
+        Trees under one theta, of ``max_range`` values each (65,536 with ``Flat``).
     holdout : int, optional
-        Values withheld each time, in full blocks; by default the publisher's ``holdout``.
+        Values withheld each time; by default the publisher's ``holdout``.
 
     Notes
     -----
-    Privacy: withheld values enter no tree, so each hold-out has the full epsilon; the previous period's mean is
-    published in their place.
+    Privacy: withheld values enter no tree, so each hold-out has epsilon; the last period's mean is published instead.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -53,14 +52,14 @@ class RenewFromPublished:
     Parameters
     ----------
     share : float
-        Fraction of epsilon, in (0, 1), that chooses the next theta; noise gets the rest.
+        Fraction of epsilon, in (0, 1), that chooses the next theta.
     trees : int
-        As for :class:`RenewFromHoldout`; their values choose the next theta together.
+        As for :class:`RenewFromHoldout`.
 
     Notes
     -----
-    Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon; periods are
-    disjoint.  The first hold-out has all of epsilon.
+    Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon; the first
+    hold-out has all of epsilon.
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.1)

@@ -1,8 +1,7 @@
 """ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
 
-The rule is fastdp's own (``docs/streams_proofs.md``); its noise is that of ToPS section 2.3.  A chooser counts the
-hold-out by candidate (``observe``), releases a noisy number of values above the lowest, and takes the candidate with
-the largest noisy score (``choices``).
+A chooser counts the hold-out by candidate, releases a noisy number of values above the lowest, and takes the
+candidate with the largest noisy score (``docs/streams_proofs.md``; noise: ToPS section 2.3).
 """
 
 from __future__ import annotations
@@ -86,19 +85,19 @@ class ScaleFree:
     Parameters
     ----------
     noise : "exponential" or "laplace"
-        One-sided or two-sided discrete noise; one-sided errs less.
+        One-sided discrete noise, which errs less, or two-sided.
     lengths : "longest" or "all"
-        Weigh ranges of up to max_range values, as above; or of all lengths, under blocks that follow the stream
+        Weigh ranges of up to max_range values, or of all lengths, under blocks that follow the stream
         (:class:`fastdp.Adaptive`): if k epsilon < 2, one count against 1.25 k, slope max(1, 2.5 / (k epsilon)).
 
     Warns
     -----
     AccuracyWarning
-        If k epsilon < 1: the hold-out is too short; names a sufficient length, from public numbers.
+        If k epsilon < 1: the hold-out is too short; names a sufficient length.
 
     Notes
     -----
-    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2).
+    Privacy: pure epsilon (``docs/privacy.md``, section 2).
 
     If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams_proofs.md``).
 
@@ -137,11 +136,11 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser; `above`: number of values above the lowest candidate, if already released."""
+        """Empty chooser; `above`: number above the lowest candidate, if released."""
         return _ScaleFreeChooser(self, task, above)
 
     def fraction_above(self, task: ThresholdTask) -> tuple[float, float]:
-        """Fraction of values that may lie above theta without a penalty, and its growth with theta."""
+        """Fraction of values that may lie above theta, and its growth with theta."""
         return self.chooser(task).target / task.holdout, 0.0
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -203,7 +202,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Chooser whose bin j counts values in (candidate j - 1, candidate j]."""
+    """Chooser whose bin j counts values between candidates j - 1 and j."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
@@ -249,7 +248,6 @@ class _ScaleFreeChooser(CountedHoldout):
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """Noisy numbers above the lowest candidate, plus a noise scale."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)

@@ -112,7 +112,6 @@ _WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _check_writers(path: Path, found: os.stat_result) -> None:
-    """Refuse a folder or file with other writers than the sources."""
     if os.name != "posix":
         return
     if found.st_uid not in (0, os.geteuid(), _SOURCES.st_uid):

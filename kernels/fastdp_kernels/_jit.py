@@ -67,7 +67,7 @@ class _Piece(CPUDispatcher):
         return self._alone(*arguments)
 
     def get_call_template(self, arguments: Any, keywords: Any) -> Any:
-        """Compile once for all integers, not by constant."""
+        # Once for all integers, not by constant.
         general = tuple(types.unliteral(argument) for argument in arguments)  # type: ignore[no-untyped-call]
         return super().get_call_template(general, keywords)
 

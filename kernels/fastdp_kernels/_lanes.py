@@ -1,6 +1,6 @@
 """Sixteen entries at a time in vectors of LLVM, which would unroll a loop of 16 into scalars.
 
-``at`` is a position in a contiguous array, from which on all entries must exist, unchecked.
+All entries from position ``at`` of a contiguous array on must exist, unchecked.
 """
 
 from __future__ import annotations

@@ -137,17 +137,22 @@ def random_boxes(
 
 
 def paper_queries(
-    lower: ArrayLike, upper: ArrayLike, *, placement: Placement = "inside", seed: int | None = None
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    count: int | None = None,
+    placement: Placement = "inside",
+    seed: int | None = None,
 ) -> dict[str, BoxQueries]:
-    """The three query sets of PHDStream section 5.4: 10,000 small boxes, 5,000 medium and 1,000 large ones, by name.
+    """The three query sets of PHDStream section 5.4, 10,000 small boxes, 5,000 medium, 1,000 large, or ``count``.
 
     Volumes are 0.01 to 0.1 %, to 1 % and to 10 % of the domain's; parameters as for :func:`random_boxes`.
     """
     entropy = np.random.SeedSequence(None if seed is None else validation.integer("seed", seed, 0))
     seeds = entropy.generate_state(len(PAPER_SETS), np.uint64)
     return {
-        name: random_boxes(lower, upper, count, low, high, placement=placement, seed=int(own), name=name)
-        for (name, count, low, high), own in zip(PAPER_SETS, seeds, strict=True)
+        name: random_boxes(lower, upper, count or usual, low, high, placement=placement, seed=int(own), name=name)
+        for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
     }
 
 

@@ -62,9 +62,6 @@ counter = {name: public(f"counters.{name}") for name in ("Simple", "Block", "Bin
 CHIEF = {
     "phdstream": _make("PHDStream"),
     "adaptive phdstream": _make("AdaptivePHDStream", max_period=3),
-    "offline on batch": _make("baselines.OfflineOnBatch"),
-    "offline on stream": _make("baselines.OfflineOnStream"),
-    "fixed tree": _make("baselines.FixedTree", counter["Block"](2)),
 }
 FURTHER = {
     "phdstream block": _make("PHDStream", "block"),
@@ -77,8 +74,6 @@ FURTHER = {
     "phdstream retention 2": _make("PHDStream", retention=2, max_depth=10),
     "adaptive phdstream period": _make("AdaptivePHDStream", period=2, sensitivity=2),
     "adaptive phdstream plain": _make("AdaptivePHDStream", max_period=2, shrink=False, fan_out=3),
-    "fixed tree simple": _make("baselines.FixedTree", max_depth=4),
-    "offline on stream threshold": _make("baselines.OfflineOnStream", threshold=2.0, fan_out=4),
 }
 
 
@@ -126,7 +121,7 @@ def _cases() -> Iterator[tuple[str, Golden]]:
         yield f"{name}, advanced", Golden(lambda folder, make=make: advanced(make(**USUAL)))
         yield f"replay {name}", Golden(partial(_kept, make=make))
     for kind, dimension, points in (("line", 1, LINE), ("space", 3, SPACE)):
-        for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnBatch"):
+        for name in ("PHDStream", "AdaptivePHDStream"):
             made = _make(name, dimension=dimension)
             yield f"{name} on a {kind}", Golden(lambda folder, m=made, p=points: followed(m(**USUAL), p))
     for secret, given in SECRETS.items():

@@ -20,7 +20,6 @@ from fastdp.noise.key import repeating
 from fastdp.points import Box, PrivTree, decomposition, phdstream
 from fastdp.points.decomposition import PACKED_CAPACITY, Tree
 from fastdp.releases.intervals import MODEL_WIDTH, laplace_variance, wider_quantile
-from fastdp_lab.baselines import FixedTree
 from tests.domains import Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key
@@ -298,7 +297,7 @@ def check_cells(stream: Any, points: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("fan_out", [2, 8])
-@pytest.mark.parametrize("kind", [PHDStream, AdaptivePHDStream, FixedTree])
+@pytest.mark.parametrize("kind", [PHDStream, AdaptivePHDStream])
 def test_a_cell_whose_parts_have_no_measure_is_not_cut(kind: Any, fan_out: int) -> None:
     """Such a cell was cut for good, and every later batch with a point in it was a crash."""
     options = {"period": 1} if kind is AdaptivePHDStream else {}

@@ -42,11 +42,13 @@ COLLECTORS = {
     "SumCollector": lambda: local.SumCollector(LOCAL["Hybrid"], 2),
 }
 POINT_PUBLISHERS = {
-    name: partial(operator.attrgetter(name)(fastdp if name.endswith("PHDStream") else fastdp_lab), SQUARE, 1.0,
-                  max_depth=4, seed=1)
-    for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnStream", "baselines.OfflineOnBatch",
-                 "baselines.FixedTree")
-}  # fmt: skip
+    name: partial(getattr(fastdp, name), SQUARE, 1.0, max_depth=4, seed=1)
+    for name in ("PHDStream", "AdaptivePHDStream")
+}
+POINT_BASELINES = {
+    f"baselines.{name}": partial(getattr(baselines, name), SQUARE, 1.0, max_depth=4, seed=1)
+    for name in ("OfflineOnStream", "OfflineOnBatch", "FixedTree")
+}
 
 
 class _Telling:
@@ -121,7 +123,7 @@ def _quantile(p: float) -> float:
 HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
-    **{name: lambda make=make: _stepped(make()) for name, make in POINT_PUBLISHERS.items()},
+    **{name: lambda make=make: _stepped(make()) for name, make in {**POINT_PUBLISHERS, **POINT_BASELINES}.items()},
     "baselines.Zeros": lambda: baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},

@@ -59,7 +59,7 @@ def test_a_chain_has_32_bytes_or_none(chain: str) -> None:
     assert [restore(Kept, {"chain": kept}).chain for kept in ("", CHAIN)] == ["", CHAIN]
 
 
-@pytest.mark.parametrize("name", ["phdstream", "adaptive_phdstream", "fixed_tree"])
+@pytest.mark.parametrize("name", ["phdstream", "adaptive_phdstream"])
 def test_noise_of_points_is_bound_to_all_batches_so_far(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal batches have equal noise; one point elsewhere changes the noise of its step and of all that follow."""
     drawn: list[bytes] = []

@@ -30,7 +30,6 @@ from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
-from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.shared import usual_arguments
 
 KEY = bytes(range(32))
@@ -304,9 +303,6 @@ CASES: dict[str, Case] = {
     "adaptive_phdstream": _spatial(fastdp.AdaptivePHDStream, max_period=3),
     "adaptive_phdstream_paced": _spatial(fastdp.AdaptivePHDStream, max_period=2, shrink=False),
     "adaptive_phdstream_polygons": _spatial(fastdp.AdaptivePHDStream, domain=_polygons, period=2, sensitivity=2),
-    "offline_on_stream": _spatial(OfflineOnStream),
-    "offline_on_batch": _spatial(OfflineOnBatch),
-    "fixed_tree": _spatial(FixedTree, Block(2)),
 }
 
 

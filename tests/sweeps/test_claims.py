@@ -52,6 +52,7 @@ def rows(**more: Any) -> Any:
         ({"better": "F", "worse": "G"}, "agrees", (2, 0, 2), (1.0, 2.0)),
         ({"better": "A", "worse": "F"}, "agrees", (2, 0, 2), (2.0, 8.0)),
         ({"better": ("A", "B"), "worse": ("B", "G"), "epsilons": (1.0,)}, "agrees", (6, 0, 6), (1.0, 8.0)),
+        ({"better": "A", "worse": "B", "pooled": True, "least": 2.0}, "agrees", (1, 0, 1), (4.5**0.5, 4.5**0.5)),
         ({"better": "A", "worse": "B", "datasets": ("E",)}, "open", (0, 0, 0), None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Errors and their parts against the definition, one value at a time; runs against publishers used by hand."""
+"""Errors against the definition, one value at a time; runs against publishers used by hand."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ import fastdp
 import fastdp_lab
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
-from fastdp.smoothers import Mean, MovingAverage, Recent
 from fastdp_lab import queries, sweeps
 from fastdp_lab.sweeps import SYSTEMS, RunResult
 from fastdp_lab.sweeps.specification import parts, query_seed, run_part
 from fastdp_lab.sweeps.study import DataSet, load_truth
 from fastdp_lab.sweeps.systems import value_systems
-from fastdp_lab.sweeps.values import Values, Workload, columns, measure, split_errors
-from tests.oracles.sweep import split_error
-
-PREDICT = {
-    "recent": (Recent(), lambda means: means[-1]),
-    "mean": (Mean(), lambda means: sum(means) / len(means)),
-    "moving": (MovingAverage(3), lambda means: sum([10.0, *means][-3:]) / len([10.0, *means][-3:])),
-}
+from fastdp_lab.sweeps.values import Values, Workload, columns, measure
 
 
 @pytest.fixture
@@ -34,37 +26,12 @@ def scene(small):
     return load_truth(data_set, Path())
 
 
-@pytest.mark.parametrize("name", list(PREDICT))
-def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
-    smoother, predict = PREDICT[name]
-    publisher = fastdp.StreamPublisher(
-        threshold=fastdp.thresholds.Fixed(20.0), perturber=fastdp.perturbers.Hierarchy(16, prune=1),
-        smoother=smoother, epsilon=0.7, bound=1657, max_range=2048, seed=1,
-    )  # fmt: skip
-    release = publisher.release(scene.body)
-    assert scene.body.size % release.block, "the last block must be open"
-    starts = np.array([0, 0, 5, 16, 17, 100, 2490, 2495, 0])
-    stops = np.array([1, 16, 9, 32, 31, 2300, 2499, 2500, 2500])
-    outcome = RunResult(release.sum, release.threshold, release.block, smoother)
-    errors = release.sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
-    split = split_errors(scene, outcome, starts, stops, errors)
-    np.testing.assert_allclose(
-        split["noise"] + split["truncation"] + split["smoothing"], errors, rtol=1e-12, atol=1e-9
-    )
-    for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-        want = split_error(scene.body.tolist(), release.values, 20.0, 16, predict, start, stop)
-        found = (split["noise"][k], split["truncation"][k], split["smoothing"][k])
-        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-6)
-    assert np.any(split["smoothing"] != 0.0)
-    assert split["smoothing"][1] == split["smoothing"][3] == 0.0, "whole blocks are not smoothed"
-
-
 def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     found = sweeps.from_table(small)
     asked = found.workloads[0]
     range_starts, range_stops, _ = asked.draw(scene.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = RunResult(release.sum, release.threshold, release.block, Recent())
+    outcome = RunResult(release.sum, release.threshold)
     names = columns(found.metrics)
     rows = {label: (count, dict(zip(names, row, strict=True))) for label, count, row in
             (row[1:] for row in measure(found, scene, asked, 9, outcome))}  # fmt: skip
@@ -88,8 +55,10 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
         assert row["mmse"] == pytest.approx(queries.mmse(truth, answers, stops - starts))
         assert row["mmae"] == pytest.approx(queries.mmae(truth, answers, stops - starts))
         assert row["relative_error"] == pytest.approx(queries.relative_error(truth, answers, 1.0))
-        total = row["noise_mean"] + row["truncation_mean"] + row["smoothing_mean"]
-        assert total == pytest.approx(row["answer"] - row["truth"])
+        above = scene.body - scene.body.clip(0.0, outcome.theta)
+        removed = [above[a:b].sum() for a, b in zip(starts, stops, strict=True)]
+        assert row["truncation_mean"] == pytest.approx(-np.mean(removed))
+        assert row["truncation_mse"] == pytest.approx(np.mean(np.square(removed)))
     assert set(rows) >= {"all", "[1000, ...)"}
 
 
@@ -141,7 +110,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
 
 @pytest.mark.parametrize("bound", [1657.0, 100.0, 33.3])
 def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene, bound: float) -> None:
-    """Values stay within the bound, and so does what the parts of the error presume."""
+    """Values stay within the bound, and so does what truncation presumes."""
     parameters = {"threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False}, "perturber": {"part": "Flat"}}
     narrow = Values(replace(scene.data_set, bound=bound), scene.values)
     setting = sweeps.Setting(bound, 500, scene.body.size, 2048, 0.05)
@@ -154,15 +123,11 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     starts, stops, _ = asked.draw(scene.size, 2048, 9)
     assert outcome.theta == release.threshold > bound
     np.testing.assert_array_equal(outcome.answer(starts, stops), release.sum(starts, stops))
-    exact = {**parameters, "publish_epsilon": 1e6}
-    run, ratios = SYSTEMS["publisher"].build(setting, **exact)(scene.values), []
-    for seed in range(40):
-        truncated = run(Key.from_seed(seed))
-        ((*_, row),) = measure(sweeps.from_table(small), narrow, asked, 9, truncated)
-        by_name = dict(zip(columns(sweeps.from_table(small).metrics), row, strict=True))
-        noise = 2.0 * (truncated.theta / 1e6) ** 2 * np.mean(stops - starts)
-        ratios.append(by_name["noise_mse"] / noise)
-    assert np.mean(ratios) == pytest.approx(1.0, rel=0.5)
+    exact, keys = {**parameters, "publish_epsilon": 1e6}, map(Key.from_seed, range(40))
+    run = SYSTEMS["publisher"].build(setting, **exact)(scene.values)
+    found = replace(sweeps.from_table(small), truth="clipped", metrics=("mse",))
+    errors = [next(measure(found, narrow, asked, 9, result))[3][2] / result.theta**2 for result in map(run, keys)]
+    assert np.mean(errors) == pytest.approx(2.0 * np.mean(stops - starts) / 1e12, rel=0.5)
 
 
 def test_a_worker_with_other_values_refuses(small) -> None:
@@ -174,18 +139,34 @@ def test_a_worker_with_other_values_refuses(small) -> None:
         run_part(found, part, Path(), "0" * 32)
 
 
-def test_a_mechanism_without_a_threshold_and_blocks_that_follow_have_no_parts_of_noise(small, scene) -> None:
+def test_a_mechanism_without_a_threshold_has_no_truncation(small, scene) -> None:
     small["mechanisms"], small["max_range"] = [{"system": "binary tree"}], 256
     found, asked = sweeps.from_table(small), Workload(name="w", count=9)
     setting = sweeps.Setting(1657.0, 500, scene.size, 256, 1.0)
-    blocks = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
-    for system, parameters in (("publisher", blocks), ("binary tree", {})):
-        outcome = value_systems()[system].build(setting, **parameters)(scene.values)(Key.from_seed(1))
-        ((*_, row),) = measure(found, scene, asked, 9, outcome)
-        by_name = dict(zip(columns(found.metrics), row, strict=True))
-        assert np.isnan(by_name["noise_mse"])
-        assert np.isnan(by_name["smoothing_mse"])
-        assert np.isnan(by_name["truncation_mse"]) == (parameters is not blocks)
-        assert by_name["mse"] > 0.0
+    outcome = value_systems()["binary tree"].build(setting)(scene.values)(Key.from_seed(1))
+    ((*_, row),) = measure(found, scene, asked, 9, outcome)
+    by_name = dict(zip(columns(found.metrics), row, strict=True))
+    assert np.isnan(by_name["truncation_mse"])
+    assert by_name["mse"] > 0.0
     with pytest.raises(ParameterError, match="no one threshold to clip at"):
         next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
+
+
+@pytest.mark.parametrize(("part", "draws"), [({"part": "Simple"}, 1), ({"part": "Block", "size": 8}, 2)])
+def test_running_sums_have_the_noise_of_their_counter(small, part, draws: int) -> None:
+    """By hand: noise on every increment, or a sum that replaces a block's."""
+    small["datasets"] = [{"name": "bits", "generator": "panel", "course": "still", "steps": 60, "persons": 1}]
+    small["mechanisms"], small["epsilons"], small["repetitions"] = [{"system": "counter", "counter": part}], [0.5], 1
+    small["workloads"] = [{"kind": "running_sums", "count": 60}]
+    small |= {"metrics": ["mae"], "holdout": 0}
+    found = sweeps.from_table(small)
+    ((group, _),) = (part := next(parts(found))).cells
+    rows = run_part(found, part, Path())
+    key = group.key(Key.from_seed(found.seed), 0)
+    noise = fastdp.noise.discrete_laplace(draws / 0.5, 60, key=key.reveal()).astype(float)
+    error = noise.cumsum()
+    if draws == 2:
+        error = np.array([noise[7 : t + 1 : 8].sum() + noise[8 * ((t + 1) // 8) : t + 1].sum() for t in range(60)])
+    stops = np.array([int(row[7]) for row in rows])
+    assert stops[[0, -1]].tolist() == [1, 60]
+    np.testing.assert_allclose([row[-2] for row in rows], np.abs(error)[stops - 1])

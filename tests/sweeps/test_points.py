@@ -14,6 +14,7 @@ from fastdp.errors import FastDPError
 from fastdp.noise.key import Key
 from fastdp.points import Box
 from fastdp_lab import sweeps
+from fastdp_lab.baselines import OfflineOnStream
 from fastdp_lab.datasets import concentric_circles
 from fastdp_lab.sweeps.runner import check_data
 from fastdp_lab.sweeps.specification import parts, query_seed
@@ -129,7 +130,9 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
         for added, removed in list(stream.batches)[at:t]:
             publisher.advance(added, removed)
         at = t
-        points, sampled = stream.present(t), publisher.sample()
+        points, sampled, tree = stream.present(t), publisher.sample(), publisher.tree
+        sizes = (tree.upper - tree.lower).prod(axis=1)
+        own = ((tree.lower <= points[:, None]) & (points[:, None] <= tree.upper)).all(axis=2).argmax(axis=1)
         for each, (_, row) in zip(boxes, rows[rows["time"] == t].iterrows(), strict=True):
             truth, answer = (
                 np.array(
@@ -147,6 +150,7 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
             assert row["mae"] == pytest.approx(error.mean())
             assert row["mse"] == pytest.approx((error**2).mean())
             assert row["relative_error"] == pytest.approx(np.mean(error / np.maximum(truth, 0.001 * len(points))))
+            assert row["focus"] == pytest.approx(float(np.average(sizes, weights=sizes) / sizes[own].mean()))
     asked = table[(table["cell"] == begin + 1) & (table["workload"] == "tree")]
     assert asked["time"].tolist() == [0.0, 5.0]
 
@@ -162,6 +166,23 @@ def test_maps_are_of_the_first_repetition(finished) -> None:
     assert maps["mse"].isna().all()
 
 
+def test_maps_name_the_region_around_the_middle_of_each_box(places, tmp_path) -> None:
+    places["mechanisms"], places["epsilons"], places["repetitions"] = places["mechanisms"][2:3], [2.0], 1
+    places["datasets"][0]["deletion"] = False
+    places["workloads"] = [{"kind": "map", "count": 5, "times": [6]}]
+    found = sweeps.from_table(places)
+    table = sweeps.load(sweeps.run(found, tmp_path / "out"))
+    stream = concentric_circles(600, batch=90, deletion=False, seed=7)
+    ((group, _),) = next(parts(found)).cells
+    publisher = OfflineOnStream(Box((-1.25, -1.25), (1.25, 1.25)), 2.0, key=group.key(Key.from_seed(3), 0))
+    publisher.advance(stream.present(6))
+    tree, axis = publisher.tree, np.linspace(-1.0, 1.0, 5)
+    middles = np.array([(x, y) for y in axis for x in axis])
+    inside = ((tree.lower <= middles[:, None]) & (middles[:, None] < tree.upper)).all(axis=2)
+    assert tree.n_leaves > 10
+    assert table["region"].tolist() == inside.argmax(axis=1).tolist()
+
+
 @pytest.mark.slow
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -169,10 +190,12 @@ def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     names = {path.stem for path in drawn}
     classes = ("small", "medium", "large", "large_tree")
     kinds = [f"relative_error{kind}_{name}" for name in classes for kind in ("", "_over_time")]
-    kinds += ["total_over_time", "total_over_time_tree", "map_0", "map_1"]
+    kinds += [f"{name}_over_time{label}" for name in ("total", "points") for label in ("", "_tree")]
+    kinds += ["map_0", "map_1"]
     assert names == set(kinds)
     some = sweeps.draw(finished, tmp_path / "some", metrics=["mse"], group="small", formats=["png"])
     assert [path.name for path in some] == [
-        *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "map_0.png", "map_1.png")
+        *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "points_over_time.png"),
+        *("map_0.png", "map_1.png"),
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)

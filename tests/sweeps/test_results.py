@@ -72,12 +72,9 @@ def test_one_row_for_each_cell_and_group_of_queries(whole, small) -> None:
     assert counts == {"random_ranges": [50] * 120, "timeline": [4] * 120}
     classes = table[(table["workload"] == "random_ranges") & (table["group"] != "all")]
     assert (classes.groupby("cell")["queries"].sum() == 50).all()
-    total = table["noise_mean"] + table["truncation_mean"] + table["smoothing_mean"]
-    np.testing.assert_allclose(total, table["answer"] - table["truth"], rtol=1e-9, atol=1e-6)
     base = every[every["mechanism"] == "Base"]
     assert (base["threshold"] == 0.0).all()
     assert (base["mse"] == base["truncation_mse"]).all()
-    assert (base["noise_mse"] == 0.0).all()
     manifest = sweeps.read_manifest(whole)
     assert (manifest["seed"], manifest["cells"], manifest["sessions"][0]["cells"]) == (small["seed"], 120, 120)
     assert {"fastdp", "python", "numpy", "numba", "pyarrow"} <= set(manifest["versions"])

@@ -38,7 +38,7 @@ class Band(NamedTuple):
 
 @inline
 def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
-    """Multiply the band with x >= 0, float64[c], into float64[n]; ``sums``, float64[2, c + 1], is scratch."""
+    """Multiply the band with x >= 0; ``sums``, float64[2, c + 1], is scratch."""
     left, right = band.left, band.right
     # Of as many bins as cells, flanks are two or three columns wide: they need no loops.
     usual = 2 <= left.shape[0] <= 3 and 2 <= right.shape[0] <= 3

@@ -38,10 +38,8 @@ class Reports(NamedTuple):
 
     Attributes
     ----------
-    counts : float64[cells]
-        n_k.
-    flat, peak : float64[cells]
-        Probability of cell k for every input, and the surplus where the window covers it.
+    counts, flat, peak : float64[cells]
+        n_k, probability of cell k for every input, and surplus where the window covers it.
     forward, backward : Band
         F, cells by bins, and F'.
     """

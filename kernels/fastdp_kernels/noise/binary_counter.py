@@ -1,4 +1,4 @@
-"""Binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
+"""Binary tree of Chan, Shi and Song, and Dwork et al., as a counter (PAK section II-D)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
 
 @kernel
 def follow(answers: np.ndarray, chain: np.ndarray) -> None:
-    """Turn answers about a stream's sums, uint64[n, 2], into questions for words, and move ``chain`` on."""
+    """Turn answers about sums, uint64[n, 2], into questions for words, and move ``chain`` on."""
     low, high = chain[0], chain[1]
     for i in range(answers.shape[0]):
         low ^= answers[i, 0]

@@ -24,7 +24,7 @@ C3, C4, C5, C6, C7, C8, C9, C10 = (1.0 / j for j in range(3, 11))
 
 
 def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1 / m to 2^-9 for m near j / 128, and their logarithms as pairs."""
+    """1 / m for m near j / 128, to 2^-9, and logarithms as pairs."""
     context = Context(prec=60)
     steps = [round(65536 / j) for j in range(TABLE_FIRST, TABLE_LAST + 1)]
     logs = [context.ln(context.divide(Decimal(step), Decimal(512))) for step in steps]

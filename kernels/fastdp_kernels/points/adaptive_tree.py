@@ -14,7 +14,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """Share of the child's domain among its siblings from ``begin`` on."""
+    """Child's share of the domain among its siblings."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -98,7 +98,7 @@ def regrow(
 def add_counts(
     leaves: np.ndarray, counts: np.ndarray, draw: int, fan_out: int, first: np.ndarray, sums: tuple[np.ndarray, ...]
 ) -> None:
-    """Add leaves' counts, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
+    """Add leaves' counts to ``released``, and ``draw`` each to ``weight``, along their paths.
 
     ``sums``, int64[v]: counts and draws gained, filled; ``released``; ``weight``.
     """

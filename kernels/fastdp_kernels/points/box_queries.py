@@ -30,7 +30,7 @@ def _widest_axis(keys: np.ndarray, low: int, high: int) -> int:
 
 @inline
 def _select(keys: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
-    """Reorder items [low, high) so that none before ``middle`` exceeds a later one."""
+    """Reorder items so that none before ``middle`` exceeds a later one."""
     left, right = low, high - 1
     while left < right:
         pivot = keys[(left + right) // 2, axis]
@@ -55,7 +55,7 @@ def _select(keys: np.ndarray, axis: int, low: int, high: int, middle: int) -> No
 
 @kernel
 def sort_into_tree(points: np.ndarray, levels: int) -> None:
-    """Bring points in tree order by halving nodes across their widest axis; n >= 2^levels, or no levels."""
+    """Bring points in tree order, node by node across the widest axis; n >= 2^levels, or no levels."""
     n = points.shape[0]
     for level in range(levels):
         for k in range(1 << level):
@@ -66,7 +66,7 @@ def sort_into_tree(points: np.ndarray, levels: int) -> None:
 
 @kernel
 def enclose_points(points: np.ndarray, levels: int, node_lower: np.ndarray, node_upper: np.ndarray) -> None:
-    """Fill the smallest box around each node's points: float64[nodes, d]."""
+    """Fill the smallest box around each node's points."""
     n, dim = points.shape
     leaves = 1 << levels
     node_lower[:] = np.inf
@@ -105,7 +105,7 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Count the points, in tree order, in each box (possibly infinite), int64[q], by :func:`enclose_points`."""
+    """Count the points in each box, int64[q], possibly infinite, by :func:`enclose_points`."""
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
     depths = np.empty(levels + 2, np.int64)

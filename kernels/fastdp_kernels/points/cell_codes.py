@@ -123,7 +123,7 @@ def decode_tree(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Fill the bounds, float64[v, d], of all nodes in breadth-first order; ``low``, ``high`` are the root's.
+    """Fill the bounds, float64[v, d], of all nodes in breadth-first order, from the root's.
 
     ``starts``: first node of each depth, then their number; ``index``, int64[v, d], is scratch.
     """

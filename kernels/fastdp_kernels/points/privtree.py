@@ -19,7 +19,7 @@ MOST = 2.0**40
 
 @inline
 def before(codes: np.ndarray, begin: int, end: int, bound: int) -> int:
-    """Position in codes[begin:end] of the first code of at least ``bound``."""
+    """Position in codes[begin:end] of the first code from ``bound`` on."""
     while begin < end:
         middle = (begin + end) // 2
         if codes[middle] < bound:
@@ -41,7 +41,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Write parent, code and event ranges of a node's children, of ``width`` codes each."""
+    """Write parent, code and event ranges of a node's children, each of ``width`` codes."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):

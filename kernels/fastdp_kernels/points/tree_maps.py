@@ -86,7 +86,7 @@ def share_between_two(
 
 @inline
 def share_levels(begin: int, end: int, fan_out: int, numbers: tuple[np.ndarray, ...]) -> None:
-    """Fill G and s+ of the families in [begin, end), each after its parent."""
+    """Fill G and s+ of the families in [begin, end)."""
     parent, released, measure, held, projected = numbers
     if fan_out == 2:
         for c in range(begin, end, 2):
@@ -167,7 +167,7 @@ def settle_kept(
 ) -> None:
     """Add increments of abandoned kept nodes, int64[k], to the kept tree and the step tree.
 
-    ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each step node; ``gained``, int64[r], is scratch.
+    ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each step node; ``gained`` is scratch.
     """
     gained[:] = 0
     for j in range(settled.size):

@@ -1,7 +1,4 @@
-"""The pass over n streams where released sums decide block lengths and published values.
-
-A publisher is the pass for one row, as in ``fixed_pass``.  A block has 2^k values.
-"""
+"""The pass over n streams, as ``fixed_pass``, where released sums decide block lengths, 2^k, and published values."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ _SEASON, _MEMORY = SEASON.itemsize // 8, MEMORY.itemsize // 8
 def sum_values(
     values: np.ndarray, per_unit: float, top: float, lengths: np.ndarray | None
 ) -> tuple[np.int64, np.int64]:
-    """Sum clipped, rounded values; the flag is negative if one is not finite."""
+    """Sum clipped, rounded values; negative flag if one is not finite."""
     # Of both kinds of sums the compiler makes that which is needed.
     if lengths is not None:
         return sum_signed(values, per_unit, -top)
@@ -71,7 +68,7 @@ def sum_values(
 
 @inline
 def top_of(public: Record, unit: float) -> float:
-    """Largest step that a value counts as under the threshold in use, rounded as its noise's is."""
+    """Largest step that a value counts as under the threshold in use."""
     top = public.top
     if unit != 1.0 and top >= 0.0:
         bound = public.bound
@@ -86,7 +83,7 @@ def draw_bound(
 ) -> np.int64:
     """Noise of block ``index``, bound to its sum ``total`` (``noise`` if ``known``); moves its chain key on.
 
-    Returns DOUBTFUL, with the chain key unchanged, where the caller must draw.
+    DOUBTFUL where the caller must draw: the chain key then stays.
     """
     words = block_words(chain, index, total, 0)
     if not known:
@@ -100,7 +97,7 @@ def draw_bound(
 
 @inline
 def publish_part(prediction: float, extra: float, catch: float, filled: int, theta: float, out: np.ndarray) -> None:
-    """Publish values of a block that already has ``filled``; its first ``catch`` values get ``extra``."""
+    """Publish values of a block after ``filled`` of them; the first ``catch`` get ``extra``."""
     usual, caught = prediction * theta, int(catch) - filled
     caught = caught if caught > 0 else 0
     caught = caught if caught < out.size else out.size
@@ -141,16 +138,16 @@ def sum_bound(
     top, lengths
         Of :func:`top_of`, and of ``block_lengths.lengths_of_events``.
     noise : int64[any]
-        Noise of all blocks that have room, without a chain; else empty.
+        Without a chain: of all blocks that have room.
     chain : uint64[4] or uint64[0]
         Chain key of the next block's noise, which is ``row.drawn`` if ``row.given``; moved on.
     distribution : float64[4 or 8]
-        Of the noise, as for ``chacha.draw_words``; in a group that of its sum too.
+        As for ``chacha.draw_words``; in a group that of its sum too.
     row, memory : ADAPTIVE_ROW, MEMORY
         Changed in place.  ``closed`` counts the blocks of the call; ``stopped`` is UNSETTLED where the full block's
         draw is doubtful, ENDED where that of a group's sum is, SCALED where noise gets another scale.
     blocks : BLOCK[any]
-        Receives closed blocks, and the open one without its sum; the pass stops where it is full.
+        Receives closed blocks, and the open one without its sum, until it is full.
     season, bends : SEASON or None, float64[n] or None
         Filter of a season, with ``memory``; receives each prediction less its block's mean.
     """

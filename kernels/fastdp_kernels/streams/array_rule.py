@@ -1,4 +1,4 @@
-"""Counts, distances and block sums of a finished array, and the one answer they give (``docs/streams.md``).
+"""Counts, distances and block sums of a finished array, and the one answer they give (``docs/streams_proofs.md``).
 
 Steps are grid steps, at least 0.  Sums, levels and noise are in units of the input, noise by variance.
 """
@@ -220,7 +220,7 @@ def combine(
 
 @inline
 def _walk(z: np.ndarray, ratio: float, ahead: np.ndarray, out: np.ndarray) -> float:
-    """Solve (ratio * walk + 1) out = z for a random walk; return the log determinant."""
+    """Solve (ratio * walk + 1) out = z; return the log determinant."""
     n = z.size
     logarithm, product = 0.0, 1.0
     d = 1.0 + ratio

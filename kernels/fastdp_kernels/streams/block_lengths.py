@@ -1,7 +1,7 @@
-"""Length of the next block, from released sums (post-processing; ``docs/streams.md``).
+"""Length of the next block, from released sums (post-processing; ``docs/streams_proofs.md``).
 
 The squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, nu the variance of a block's noise;
-h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  Sums are in thresholds.
+h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def closing_error(by_white: float, by_drift: float, noise: float) -> float:
 
 @inline
 def late_share(ratio: float, share: float) -> float:
-    """Share of the closing error in a query of ``ratio`` blocks; ``share`` of the next block repays it."""
+    """Share of the closing error in a query of ``ratio`` blocks; ``share`` of the next one repays it."""
     square = ratio * ratio
     slopes, far = 1.0 + 1.0 / share, 2.0 / 3.0 * (1.0 + share)
     return float(slopes * square / (1.0 + slopes / far * square))
@@ -187,7 +187,7 @@ def fill_shares(shape: Record) -> int:
 def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int:
     """The k for which blocks of 2^k values have the least product of errors (query classes, both answers).
 
-    ``white``, ``drift``: the signal, in squared thresholds; ``seen``: its finest scale.
+    ``white``, ``drift``: the signal, in squared thresholds, as seen from scale ``seen`` on.
     """
     noise, least, most = shape.noise, int(shape.least), int(shape.most)
     errors = few_zeros(CLASSES)
@@ -300,7 +300,7 @@ def energy_at(k: int, memory: Record, noise: float) -> float:
 
 @inline
 def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
-    """White and drift in h_k = white * 2 * 2^k + drift * (2/3) * 8^k: weighted least squares, not negative."""
+    """White and drift in h_k = white * 2 * 2^k + drift * (2/3) * 8^k, by weighted least squares."""
     noise, first = shape.noise, int(shape.first)
     expected = shape.prior_white * BY_WHITE[first] + shape.prior_drift * BY_DRIFT[first]
     white, drift = shape.prior_white, shape.prior_drift
@@ -367,7 +367,7 @@ def record_difference(memory: Record, total: float, exponent: int, noise: float,
 
 @inline
 def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray | None) -> None:
-    """Take in a block's released sum, in thresholds; choose the next length and prediction."""
+    """Take in a block's released sum, in thresholds; choose the next block."""
     exponent = int(memory.exponent)
     # Sums are in units of the first threshold, so a noise under a higher one counts as several.
     quiet = memory.unit * memory.unit
@@ -440,7 +440,7 @@ def open_group(memory: Record, shape: Record) -> None:
 def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> bool:
     """Count a closed block in its group; True where the group ends.
 
-    Without a group, or where the threshold changes, one is opened.
+    Without a group, or where the threshold changes, open one.
     """
     if memory.group == 0.0 or rose:
         open_group(memory, shape)
@@ -458,7 +458,7 @@ def end_group(memory: Record, total: float, shape: Record) -> None:
 
 @inline
 def take_group(memory: Record, total: float, shape: Record) -> None:
-    """Take in a group's released sum, in thresholds, weighed against its blocks' by their variances."""
+    """Take in a group's released sum, weighed against its blocks' by their variances."""
     own = memory.members * LOUDER * LOUDER
     missing = (total - memory.group_total) * own / (own + GROUP_SCALE * GROUP_SCALE)
     memory.debt += missing
@@ -534,7 +534,7 @@ def fit_exponent(memory: Record, shape: Record) -> None:
 
 @inline
 def predict(memory: Record, shape: Record) -> None:
-    """Predict the open block: the level, and at first the last block's correction."""
+    """Predict the open block: the level, and at first a correction."""
     level, unit, exponent = memory.level, memory.unit, memory.exponent
     if shape.events == 0.0:
         level = 0.0 if level < 0.0 else level

@@ -1,7 +1,7 @@
 """The pass over n streams in blocks of one length; a publisher is the pass for one row.
 
 Call i of m is about row ``which[i]``: its ``counts[i]`` values lie from ``starts[i]`` on, and are published from
-``out_starts[i]`` on.  Rows get the same bits in any company and chunks.
+``out_starts[i]`` on.  No row's bits depend on others or on chunks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PASS = records(
 
 @inline
 def top_of(row: Record, public: Record) -> float:
-    """Largest value of a row after clipping, in steps."""
+    """Largest clipped value of a row, in steps."""
     top = np.float64(row.theta_steps)
     return float(top if top < public.bound_steps else public.bound_steps)
 

@@ -61,7 +61,7 @@ def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.n
 def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
     """Turn independent noise of n forests' nodes, int64[n, nodes] with leaves first, into consistent noise, in place.
 
-    A forest has ``tops`` trees, not tied to each other; ``weights``, float64[levels + 1], are by heights from 2.
+    A forest has ``tops`` separate trees; ``weights``: by heights from 2.
     """
     leaves, inner = 1, 0
     for _ in range(levels - 1):

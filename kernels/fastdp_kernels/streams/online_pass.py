@@ -40,7 +40,7 @@ def finite_flag(v: float) -> np.int64:
 
 @inline
 def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
-    """Sum clipped, rounded values; the flag is negative if one is not finite."""
+    """Sum clipped, rounded values; negative flag if one is not finite."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -69,7 +69,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Sum blocks of 2, 4, 8 or 32 values in vectors; returns the flags."""
+    """Sum blocks of 2, 4, 8 or 32 values in vectors."""
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
     each = PIECE // block
@@ -146,7 +146,7 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
 def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps: np.ndarray) -> bool:
     """Round exactly to steps, int64[n], halves up, and saturate at ``most`` <= 2^62; True if a value is not finite.
 
-    Values at most k steps apart stay so; ``steps_per_unit`` is a power of two.
+    ``steps_per_unit`` is a power of two, so that values at most k steps apart stay so.
     """
     flags = np.int64(0)
     for i in range(values.size):

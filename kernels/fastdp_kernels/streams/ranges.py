@@ -1,6 +1,6 @@
 """Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
-Stream i lies in [borders[i], borders[i + 1]), in blocks of g; ``prefix[j]`` is the sum of its first j full blocks.
+Stream i lies in [borders[i], borders[i + 1]); ``prefix[j]`` is the sum of its first j full blocks.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def sum_revised(
 #
 # The largest of three rates counts: the signal as it was known at the block, as it is known at the end, and half of
 # mu (1 - mu), which bounds the variance of values of [0, 1] with mean mu.  Energy that noise may hide is
-# added.  ``docs/streams.md`` has the measured coverage.
+# added.  ``docs/streams_proofs.md`` has the measured coverage.
 
 #: Share of mu (1 - mu) that a rate has at least.
 MIN_SHARE = 0.5

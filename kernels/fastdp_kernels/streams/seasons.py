@@ -1,7 +1,7 @@
 """Predictions with a public season: a level and waves that wander, followed in released sums.
 
-The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus noise, the
-row the integrals of 1 and the waves.  Waves count by how much better they foresaw sums so far.
+A block's sum is row @ x plus noise, for x = (level, coefficients of the waves of a period and of seven); waves count
+by how much better they foresaw sums so far.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ def prior_variance(entry: int, level: float) -> float:
 
 @inline
 def _parts(memory: Record, shape: Record) -> int:
-    """Number of parts of the open block with different predictions; 0: no season."""
     length = LENGTHS[int(memory.plain.exponent)]
     single = shape.events != 0.0 and length == 1.0
     if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:

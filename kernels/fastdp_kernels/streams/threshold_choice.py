@@ -1,4 +1,4 @@
-"""Thresholds from a hold-out: noisy max over a histogram, and smooth sensitivity of a quantile."""
+"""Thresholds from a hold-out: noisy max over a histogram, smooth sensitivity of a quantile."""
 
 from __future__ import annotations
 

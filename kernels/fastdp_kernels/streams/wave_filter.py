@@ -1,7 +1,7 @@
 """A level and coefficients of a few waves, all of which wander, seen through noisy sums.
 
-Block j's sum is rows[j] @ x plus noise; between blocks the d entries of x = (level, coefficients) move by independent
-steps.  A Kalman filter, then the disturbance smoother (Koopman 1993), over J blocks.
+Block j's sum is rows[j] @ x plus noise, of J; between blocks the d entries of x move by independent steps.  A Kalman
+filter, then the disturbance smoother (Koopman 1993).
 """
 
 from __future__ import annotations

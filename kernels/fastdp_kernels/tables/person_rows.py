@@ -1,4 +1,4 @@
-"""Choice of a person's rows: numbers of pairs, keyed hashes of rows, the least of them."""
+"""Choice of a person's rows: numbers of pairs, keyed hashes, the least of them."""
 
 from __future__ import annotations
 

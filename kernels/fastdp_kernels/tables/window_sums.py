@@ -1,4 +1,4 @@
-"""Integer sums of rows by window and key, and numbers of rows by size."""
+"""Integer sums of rows by window and key, and counts by size."""
 
 from __future__ import annotations
 

@@ -1,172 +1,81 @@
 """The three baselines of PHDStream's section 5.3: PrivTree run again and again, and PrivTree run once.
 
-They release what :class:`fastdp.PHDStream` releases, for comparison with it.  Readings: ``docs/points.md``.
+They follow a set of points as :class:`fastdp.PHDStream` does, for simulations beside it: they have no state files and
+their noise is not bound to the input.  Readings: ``docs/explanation/papers.md``.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import KW_ONLY, dataclass, field, replace
+from abc import ABC, abstractmethod
 from fractions import Fraction
-from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from fastdp import Guarantee, Key
-from fastdp.counters import Counter, Simple, event_guarantee
-from fastdp.counters.counter import check_rows, counter_guarantee, noise_scale
-from fastdp.guarantee import parallel
-from fastdp.kinds import Integers
+from fastdp import Key, validation
+from fastdp.counters import Counter, Simple
+from fastdp.counters.counter import noise_scale
+from fastdp.errors import MissingError
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.points import decomposition
-from fastdp.points.decomposition import Tree, check_codes
-from fastdp.points.domains import CellParameters, PointParameters
-from fastdp.points.phdstream import PointMachine, PointPublisher, PointState, in_halves
-from fastdp.record import PartOf, Real, constructor, parameter, record
-from fastdp.state.codec import expect
+from fastdp.points import Domain, ReleasedTree, decomposition
+from fastdp.points.decomposition import Tree
+from fastdp.points.released_tree import PrivTreeParameters
 
 
-def _none() -> Integers:
-    return np.empty(0, np.int64)
+class _Baseline(ABC):
+    """PrivTree on what ``_follow`` chooses; half of epsilon is for the cells, half for their counts."""
 
+    def __init__(
+        self,
+        domain: Domain,
+        epsilon: float,
+        *,
+        max_depth: int = 20,
+        fan_out: int = 2,
+        threshold: float = 0.0,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        shape: Any = {"max_depth": max_depth, "fan_out": fan_out, "threshold": threshold}
+        self._parameters = PrivTreeParameters(domain, epsilon, **shape)
+        self._plan = self._parameters.plan
+        self._root = decomposition.root_only(self._plan)
+        self._key, self._tree, self.n_steps = Key.choose(seed, key), Tree(), 0
 
-@dataclass(frozen=True, kw_only=True)
-class BaselineState(PointState):
-    """State of a baseline.
+    @property
+    def tree(self) -> ReleasedTree:
+        """Cells and counts of the last release; StateError before the first."""
+        if self.n_steps == 0:
+            raise MissingError("there is no tree yet: expected a step first")
+        return ReleasedTree(self._plan, self._tree)
 
-    Attributes
-    ----------
-    added, removed : int64[n]
-        Codes of all points so far, ascending, for the baseline that keeps them.  Secret.
-    size : int
-        |f|: additions less removals so far.
-    rows : int64[leaves, width]
-        The leaves' counters, for the baseline that has them.
-    """
+    @property
+    def total(self) -> float:
+        """Estimated number of points; 0 before the first batch."""
+        return float(self._tree.projected[0]) if self.n_steps else 0.0
 
-    added: Integers = field(default_factory=_none, repr=False)
-    removed: Integers = field(default_factory=_none, repr=False)
-    size: int = 0
-    rows: Integers = field(default_factory=_none)
+    def advance(self, added: Floats | None, removed: Floats | None = None) -> None:
+        """Consume one batch."""
+        codes = self._parameters.codes(added, "added"), self._parameters.codes(removed, "removed")
+        self._tree = self._follow(*codes, self._step_key("noise"))
+        self.n_steps += 1
 
+    def sample(self) -> Floats:
+        """Synthetic points of the last step, the same at each call: float64[N, d]."""
+        return self.tree.sample(int.from_bytes(self._step_key("synthetic points").reveal(), "big"))
 
-@record
-class OfflineMachine(PointParameters, PointMachine[BaselineState]):
-    """PrivTree at a threshold; half of epsilon is for the cells, half for their counts."""
+    def _step_key(self, purpose: str) -> Key:
+        return self._key.derive(purpose, self.n_steps)
 
-    REPAIRED: ClassVar[bool] = True
-
-    _: KW_ONLY
-    threshold: float = parameter(Real(), default=0.0)
-    rule: ClassVar[int] = 1
-
-    @cached_property
-    def plan(self) -> CellParameters:
-        """Sizes, threshold and noise."""
-        half, shape = Fraction(self.epsilon) / 2, (self.domain, self.fan_out, self.max_depth)
-        return CellParameters(*shape, half, half, Simple(), self.threshold, self.REPAIRED)
-
-    def start(self, key: Key) -> BaselineState:
-        """Before the first batch."""
-        return BaselineState()
-
-    def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> Tree:
+    def _privtree(self, added: Integers, removed: Integers, key: Key) -> Tree:
         """PrivTree and counts, from nothing."""
-        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1].shown
+        return decomposition.take_step(self._plan, self._root, added, removed, self.n_steps, key)[1].shown
 
-    def restored(self, state: BaselineState, key: Key) -> BaselineState:
-        """ValueError unless the tree, the codes and the counters are those of a step."""
-        if (state.tree is None) != (state.n_steps == 0):
-            raise ValueError("a release out of range")
-        return state
-
-
-@record
-class OnStreamMachine(OfflineMachine):
-    """PrivTree on all points so far, at each step."""
-
-    REPAIRED: ClassVar[bool] = False
-    rule: ClassVar[int] = 1
-
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
-        """PrivTree on all points so far."""
-        every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
-        tree = self.offline(*every, state.n_steps, key)
-        return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=tree, added=every[0], removed=every[1])
-
-    def restored(self, state: BaselineState, key: Key) -> BaselineState:
-        """ValueError for codes of no batch, too."""
-        super().restored(state, key)
-        for codes in (state.added, state.removed):
-            check_codes(codes, self.plan)
-        return state
-
-
-@record
-class OnBatchMachine(OfflineMachine):
-    """PrivTree on each batch."""
-
-    rule: ClassVar[int] = 1
-
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
-        """PrivTree on the batch."""
-        tree = self.offline(added, removed, state.n_steps, key)
-        size = state.size + added.size - removed.size
-        total = float(tree.projected[0])
-        factor = max(size, 0) / total if total > 0.0 else 0.0
-        return BaselineState(
-            n_steps=state.n_steps + 1, chain=chain, tree=tree._replace(projected=tree.projected * factor), size=size
-        )
-
-
-@record
-class FixedTreeMachine(OfflineMachine):
-    """PrivTree on the first batch, then counters."""
-
-    counter: Counter = parameter(PartOf(Counter, "fastdp.counters"), default=Simple())
-    rule: ClassVar[int] = 1
-
-    @cached_property
-    def distribution(self) -> sampler.LaplaceDistribution:
-        """Distribution of the counters' noise."""
-        return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
-
-    def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
-        """Count in the first batch's cells."""
-        tree = state.tree
-        if tree is None:
-            first = self.offline(added, removed, 0, key)
-            rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
-            return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=first, rows=rows)
-        widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[tree.depth[tree.leaves]]
-        begins = tree.code[tree.leaves] * widths
-        net = sum(
-            sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
-            for sign, codes in ((1, added), (-1, removed))
-        )
-        noise = sampler.draws(tree.leaves.size, self.distribution, key, StreamId(Purpose.CELL, number=state.n_steps))
-        rows = state.rows.copy()
-        increments = net + self.counter.step(rows, noise)
-        changed = {name: getattr(tree, name).copy() for name in ("released", "held", "projected")}
-        following = tree._replace(**changed)
-        decomposition.add_increments(self.fan_out, following, increments)
-        return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=following, rows=rows)
-
-    def restored(self, state: BaselineState, key: Key) -> BaselineState:
-        """ValueError for rows of no counter, too."""
-        super().restored(state, key)
-        if state.tree is not None:
-            expect(state.rows, np.empty((state.tree.leaves.size, self.counter.width), np.int64))
-            check_rows(self.counter, state.rows)
-        return state
-
-
-class _Baseline(PointPublisher[BaselineState]):
-    """A baseline with the threshold of :class:`fastdp.PHDStream`."""
-
-    threshold: float
+    @abstractmethod
+    def _follow(self, added: Integers, removed: Integers, key: Key) -> Tree:
+        """The next release, from ascending codes."""
 
 
 class OfflineOnStream(_Baseline):
@@ -176,22 +85,17 @@ class OfflineOnStream(_Baseline):
 
     Notes
     -----
-    Every step costs epsilon again for every point that has come or gone so far.  Keeps a code for every event.
+    Every step costs epsilon again for every point that has come or gone so far.
     """
 
-    _MACHINE: ClassVar[type] = OnStreamMachine
+    _present: Integers = np.empty(0, np.int64)
 
-    @constructor(OnStreamMachine)
-    def __init__(self, machine: OnStreamMachine, seed: int | str | None, key: Key | bytes | None) -> None:
-        self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """No finite epsilon holds for a stream that goes on."""
-        endless = (
-            "NOT private: each step looks at all events again, epsilon = steps x the one asked for, without bound"
-        )
-        return replace(event_guarantee(math.inf, endless), simulated=self._key.simulated)
+    def _follow(self, added: Integers, removed: Integers, key: Key) -> Tree:
+        present = np.sort(np.concatenate([self._present, added]))
+        # The k-th of equal removals takes the k-th of equal points.
+        number = np.arange(removed.size) - np.searchsorted(removed, removed)
+        self._present = np.delete(present, np.searchsorted(present, removed) + number)
+        return self._privtree(self._present, removed[:0], key)
 
 
 class OfflineOnBatch(_Baseline):
@@ -208,18 +112,13 @@ class OfflineOnBatch(_Baseline):
     fails.
     """
 
-    _MACHINE: ClassVar[type] = OnBatchMachine
+    _size = 0
 
-    @constructor(OnBatchMachine)
-    def __init__(self, machine: OnBatchMachine, seed: int | str | None, key: Key | bytes | None) -> None:
-        self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon for one event, given the public sizes."""
-        whole = in_halves(self.epsilon)
-        known = "the number of points present at each time is public"
-        return replace(whole, simulated=self._key.simulated, derivation=(*whole.derivation, known))
+    def _follow(self, added: Integers, removed: Integers, key: Key) -> Tree:
+        tree = self._privtree(added, removed, key)
+        self._size += added.size - removed.size
+        total = float(tree.projected[0])
+        return tree._replace(projected=tree.projected * (max(self._size, 0) / total if total > 0.0 else 0.0))
 
 
 class FixedTree(_Baseline):
@@ -227,25 +126,37 @@ class FixedTree(_Baseline):
 
     Parameters
     ----------
-    counter : Counter
-        What counts at the leaves from the second batch on, with all of epsilon.
     domain, epsilon, and others
         As for :class:`fastdp.PHDStream`.
+    counter : Counter
+        What counts at the leaves from the second batch on, with all of epsilon.
 
     Notes
     -----
-    From the second batch on points in cells without any of the domain, on its very border, are not counted.
+    Private at epsilon: an event is in the first batch or in one leaf's counter.  From the second batch on points in
+    cells without any of the domain, on its very border, are not counted.
     """
 
-    _MACHINE: ClassVar[type] = FixedTreeMachine
-    counter: Counter
+    def __init__(self, domain: Domain, epsilon: float, counter: Counter | None = None, **others: Any) -> None:
+        super().__init__(domain, epsilon, **others)
+        self._counter = Simple() if counter is None else counter
+        validation.part("counter", self._counter, Counter, "fastdp.counters")
+        self._noise = sampler.laplace_distribution(noise_scale(self._counter, Fraction(self._parameters.epsilon)))
 
-    @constructor(FixedTreeMachine)
-    def __init__(self, machine: FixedTreeMachine, seed: int | str | None, key: Key | bytes | None) -> None:
-        self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon for one event: in the first batch by cells and counts, in a later one by a counter."""
-        later = counter_guarantee(self.counter, self.epsilon)
-        return replace(parallel(in_halves(self.epsilon), later.of("later counts")), simulated=self._key.simulated)
+    def _follow(self, added: Integers, removed: Integers, key: Key) -> Tree:
+        tree, plan = self._tree, self._plan
+        if self.n_steps == 0:
+            tree = self._privtree(added, removed, key)
+            self._rows: Integers = np.zeros((tree.leaves.size, self._counter.width), np.int64)
+            return tree
+        widths = np.array([plan.fan_out**k for k in range(plan.max_depth, -1, -1)], np.int64)[tree.depth[tree.leaves]]
+        begins = tree.code[tree.leaves] * widths
+        net = sum(
+            sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
+            for sign, codes in ((1, added), (-1, removed))
+        )
+        noise = sampler.draws(tree.leaves.size, self._noise, key, StreamId(Purpose.CELL, number=self.n_steps))
+        increments = net + self._counter.step(self._rows, noise)
+        following = tree._replace(**{name: getattr(tree, name).copy() for name in ("released", "held", "projected")})
+        decomposition.add_increments(plan.fan_out, following, increments)
+        return following

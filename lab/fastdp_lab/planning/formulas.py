@@ -77,9 +77,9 @@ def sample_sensitivity(values: ArrayLike, bound: float) -> SmoothSensitivity:
         return float(np.max(high[: low.size] - low[: high.size]))
 
     def at_rank(rank: int, smooth: float) -> float:
-        best, count = 0.0, 32
-        while count <= size + 1 and math.exp(-smooth * count) * bound > best:
-            count = min(2 * count, size + 2)
+        best, count = 0.0, 0
+        while count < size + 2 and math.exp(-smooth * count) * bound > best:
+            count = min(max(64, 2 * count), size + 2)
             known = steps.get(rank, np.empty(0))
             if known.size < count:
                 further = [step(rank, k) for k in range(known.size, count)]

@@ -55,6 +55,8 @@ class Claim:
         Part of the cells in which this holds, at least.
     margin : float
         Factor within which a cell decides nothing.
+    pooled : bool
+        Whether budgets make one cell, with the geometric mean of their ratios.
     metric : str
         A column of results, "threshold" among them.
     mechanisms, datasets, epsilons, workloads, groups : tuple, optional
@@ -70,6 +72,7 @@ class Claim:
     most: float = math.inf
     share: Annotated[float, Meta(gt=0, le=1)] = 1.0
     margin: Annotated[float, Meta(ge=1)] = 1.0
+    pooled: bool = False
     metric: str = "mse"
     mechanisms: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
@@ -139,7 +142,13 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
     spread = difference.groupby(level=cell, sort=False)
     ratio, count = means["over"] / means["number"], spread.count()
     # One repetition has no deviation: NaN leaves the cell open.
-    error = np.exp(DECISIVE * spread.std() / np.sqrt(count)) if claim.metric not in EXACT else 1.0 + 0.0 * ratio
+    deviation = spread.std() / np.sqrt(count) if claim.metric not in EXACT else 0.0 * ratio
+    if claim.pooled:
+        rest = [each for each in cell if each != "epsilon"]
+        logs = ratio.map(math.log).groupby(level=rest, sort=False)
+        squares = (deviation**2).groupby(level=rest, sort=False)
+        ratio, deviation = np.exp(logs.mean()), np.sqrt(squares.mean() / logs.count())
+    error = np.exp(DECISIVE * deviation)
     kept = np.isfinite(ratio.to_numpy())
     ratio, error = ratio.to_numpy()[kept], np.maximum(error.to_numpy()[kept], claim.margin)
     holds = int(np.sum((ratio >= claim.least * error) & (ratio * error <= claim.most)))
@@ -187,6 +196,7 @@ def as_row(verdict: Verdict) -> list[Any]:
     of = " / ".join(" or ".join(each) if isinstance(each, tuple) else str(each) for each in sides)
     of = of if claim.by == "mechanism" else f"{claim.by} {of}"
     margin = f", margin {claim.margin:g}" if claim.margin > 1.0 else ""
+    margin += ", budgets together" if claim.pooled else ""
     rule = f"{claim.metric} of {of} at least {claim.least:g}{most} in {claim.share:.0%}{margin}"
     low, middle, high = verdict.ratios
     counts = f"{verdict.holds} of {verdict.cells} hold, {verdict.fails} do not"

@@ -1,7 +1,8 @@
 """Pictures of a sweep, from its files only; needs matplotlib (extra ``lab``), imported on use.
 
 Sources of the groups: ToPS Figures 1 (error against theta), 2 and 9 (streams over time), 3 to 8 and 10 (error against
-epsilon); PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time).
+epsilon); PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time), 2 (error of
+running sums), 5 (points over time), 3, 4 and 6 to 9 (maps of true and released points, with the cells).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import DataError
-from fastdp.kinds import Json
+from fastdp.kinds import Floats, Json
 from fastdp_lab.sweeps.claims import DECISIVE
 from fastdp_lab.sweeps.results import load, read_manifest
 
@@ -284,6 +285,9 @@ def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
         elif len(grouped) and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
             yield from ((f"{name}{label}", _against_theta(sweep, grouped, name)) for name in metrics)
+        elif kinds[workload] == "running_sums" and "all" not in set(asked["group"]) and "mae" in rows:
+            counted, said = asked.assign(values=asked["group"].astype(float)), "values in the sum"
+            yield f"running_sums{label}", _over(sweep, counted, "mae", "absolute error", "values", said)
     first = rows[(rows["workload"] == rows["workload"].iloc[0]) & (rows["group"] == rows["group"].iloc[0])]
     if several and first["threshold"].notna().any():
         yield "threshold", _against_epsilon(sweep, first, "threshold")
@@ -315,8 +319,10 @@ def _figure(
             log_axes(ax)
         elif y == "ratio":
             ax.axhline(1.0, color=TRUTH, linewidth=0.8)
-        elif x == "time" and _positive(ax):
+        elif x in ("time", "values") and y != "points" and _positive(ax):
             ax.set_yscale("log")
+        if x == "values":
+            ax.set_xscale("log")
     for ax in axes.flat[len(panels) - columns : len(panels)]:
         ax.set_xlabel(said[0], fontsize=9)
     for ax in axes[:, 0]:
@@ -457,8 +463,10 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
         rows = sweep.rows[sweep.rows["workload"] == workload["name"]]
         label = "" if workload["name"] == workload["kind"] else f"_{workload['name']}"
         if workload["kind"] == "map":
+            # A map of one box is for claims.
             for number, (data_set, mine) in enumerate(rows.groupby("dataset", sort=False)):
-                yield f"map{label}_{number}", _map(sweep, mine, data_set, workload)
+                if workload["count"] != 1:
+                    yield f"map{label}_{number}", _map(sweep, mine, data_set, workload)
             continue
         groups = list(rows["group"].unique())
         for name in groups if group == "all" else [each for each in groups if each == group]:
@@ -466,7 +474,7 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
             for metric in metrics:
                 yield (
                     f"{metric}_over_time_{name}{label}",
-                    _over_time(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
+                    _over(sweep, asked, metric, f"{NAMES[metric]}, {name} boxes"),
                 )
                 if asked["epsilon"].nunique() > 1:
                     title = f": {name} boxes, mean over time"
@@ -474,24 +482,26 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
         if group in ("all", *groups[:1]):
             first = rows[rows["group"] == groups[0]]
             ratio = first.assign(ratio=first["total"] / first["points"].clip(lower=1.0))
-            yield f"total_over_time{label}", _over_time(sweep, ratio, "ratio", "released over true total")
+            yield f"total_over_time{label}", _over(sweep, ratio, "ratio", "released over true total")
+            truth = first.drop_duplicates(["dataset", "time"]).assign(mechanism="truth", epsilon=np.nan)
+            yield f"points_over_time{label}", _over(sweep, truth, "points", "points present")
 
 
-def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
-    """A panel for each data set and budget, a curve a mechanism."""
+def _over(sweep: Sweep, rows: DataFrame, y: str, said: str, x: str = "time", place: str = "batch") -> Figure:
+    """A panel for each data set and budget (NaN: all), a curve a mechanism, over time."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
     columns = len(epsilons) if len(epsilons) > 1 else min(PANELS, len(data_sets))
     panels = [
         (
-            rf"{sweep.title_of(name)}, $\epsilon={epsilon:g}$",
-            rows[(rows["dataset"] == name) & (rows["epsilon"] == epsilon)],
+            sweep.title_of(name) + ("" if np.isnan(epsilon) else rf", $\epsilon={epsilon:g}$"),
+            rows[(rows["dataset"] == name) & (np.isnan(epsilon) | (rows["epsilon"] == epsilon))],
         )
         for name in data_sets
         for epsilon in epsilons
     ]
     styles = {name: {**look, "markersize": 3.2} for name, look in looks(list(rows["mechanism"].unique())).items()}
-    axes = "batch", said.partition(",")[0]
-    return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
+    axes = place, said.partition(",")[0]
+    return _figure(sweep, panels, columns, f": {said}", y, styles, x=x, said=axes, height=2.7)
 
 
 def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure:
@@ -520,9 +530,26 @@ def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure
                 picture = ax.imshow(np.ma.masked_less(counts.reshape(side, side), 0.5), origin="lower", norm=norm,
                                     cmap="viridis_r", aspect="auto", interpolation="nearest",
                                     extent=(low[0], high[0], low[1], high[1]))  # fmt: skip
-            ax.set(xticks=[], yticks=[], title=f"batch {time:g}" if column == "truth" else "")
+                _draw_cells(ax, mine["region"][mine["time"] == time].to_numpy().reshape(side, side), low, high)
+            ax.set(title=f"batch {time:g}" if column == "truth" else "")
             ax.title.set_fontsize(9)
             ax.set_box_aspect(shape)
             ax.grid(visible=False)
+            ax.locator_params(nbins=3)
+            ax.tick_params(labelsize=7, labelleft=ax is line[0])
     figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6, aspect=40)
     return figure
+
+
+def _draw_cells(ax: Axes, cells: Floats, low: Sequence[float], high: Sequence[float]) -> None:
+    """Lines where neighbouring boxes of a map are in different cells."""
+    from matplotlib.collections import LineCollection
+
+    x, y = (np.linspace(low[k], high[k], len(cells) + 1) for k in range(2))
+    cells = np.nan_to_num(cells, nan=-1.0)
+    row, column = np.nonzero(cells[:, 1:] != cells[:, :-1])
+    upright = np.stack([x[[column + 1, column + 1]], y[[row, row + 1]]], axis=2)
+    row, column = np.nonzero(cells[1:] != cells[:-1])
+    level = np.stack([x[[column, column + 1]], y[[row + 1, row + 1]]], axis=2)
+    lines = np.concatenate([upright, level], axis=1).swapaxes(0, 1)
+    ax.add_collection(LineCollection(list(lines), colors=TRUTH, linewidths=0.25))

@@ -25,7 +25,7 @@ from fastdp.points.maps import read_domain
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import PointStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
-from fastdp_lab.queries import PAPER_SETS, BoxQueries, PointIndex, random_boxes
+from fastdp_lab.queries import PAPER_SETS, BoxQueries, Placement, PointIndex, paper_queries
 from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
-METRICS = ("mse", "mae", "relative_error")
+ERRORS = ("mse", "mae", "relative_error")
+METRICS = (*ERRORS, "focus")
 KEYS: tuple[str, ...] = ()
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 
@@ -175,7 +176,7 @@ def _corners(table: Any, place: str) -> Corners:
 
 #: Keys of the table of each kind of queries, the usual number of times, and the largest count.
 _QUERIES: dict[str, tuple[tuple[str, ...], int, int]] = {
-    "boxes": (("name", "kind", "times", "count", "classes", "fixed"), 11, 10**6),
+    "boxes": (("name", "kind", "times", "count", "classes", "fixed", "placement"), 11, 10**6),
     "map": (("name", "kind", "times", "count", "box"), 3, 1000),
 }
 
@@ -190,6 +191,7 @@ class BoxWorkload:
     classes: Annotated[tuple[str, ...], Meta(min_length=1)] = CLASSES
     count: int | None = None
     fixed: bool = True
+    placement: Placement = "inside"
     box: Corners | None = None
     place: str = field(default="workloads", compare=False)
 
@@ -226,12 +228,8 @@ class BoxWorkload:
                 for part in (slice(None, -1), slice(1, None))
             )
             return [BoxQueries(self.name, lower, upper)]
-        seeds = np.random.SeedSequence(seed).generate_state(len(PAPER_SETS), np.uint64)
-        return [
-            random_boxes(box[0], box[1], self.count or usual, low, high, seed=int(own), name=name)
-            for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
-            if name in self.classes
-        ]
+        every = paper_queries(box[0], box[1], count=self.count, placement=self.placement, seed=seed)
+        return [asked for name, asked in every.items() if name in self.classes]
 
 
 def read_workload(table: Table, place: str) -> BoxWorkload:
@@ -313,22 +311,49 @@ def _follow(
 
 def _look(specification: Specification, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Row]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
-    present, sampled = len(truth.stream.present(t)), PointIndex(publisher.sample())
-    common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
+    there, sampled = truth.stream.present(t), PointIndex(publisher.sample())
+    tree, present = publisher.tree, len(there)
+    common = [float(truth.data_set.start + t), float(present), publisher.total, float(tree.n_leaves)]
+    focused = [_focus(tree, there)] if "focus" in specification.metrics else []
     for workload, groups, counts in asked:
         for each, exact in zip(groups, counts[t], strict=True):
             answers = sampled.count(each.lower, each.upper).astype(np.float64)
             if workload.kind == "map":
                 nothing = [math.nan] * len(specification.metrics)
-                for k, pair in enumerate(zip(exact.tolist(), answers.tolist(), strict=True)):
-                    yield workload.name, str(k), 1, [*common, *pair, *nothing]
+                numbers = exact.tolist(), answers.tolist(), _cells(tree, each).tolist()
+                for k, row in enumerate(zip(*numbers, strict=True)):
+                    yield workload.name, str(k), 1, [*common, *row, *nothing]
             else:
                 errors = _errors(exact, answers, specification.metrics, queries.FLOOR * present)
-                yield workload.name, each.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
+                means = exact.mean(), answers.mean(), math.nan
+                yield workload.name, each.name, exact.size, [*common, *means, *errors, *focused]
+
+
+def _focus(tree: Any, points: Floats) -> float:
+    """Mean measure of the cell of a place of the domain, over that of the cell of a point."""
+    if math.isnan(tree.n_leaves):
+        return math.nan
+    size = tree.domain.measure(tree.lower, tree.upper)
+    inside = PointIndex(points).count(tree.lower, tree.upper)
+    return float(size @ size / size.sum() * inside.sum() / max(size @ inside, 1e-300))
+
+
+def _cells(tree: Any, grid: BoxQueries) -> Floats:
+    """Number of the cell around the middle of each box of a map, by row."""
+    side, middle = math.isqrt(len(grid)), (grid.lower + grid.upper) / 2.0
+    cells = np.full((side, side), math.nan)
+    if not math.isnan(tree.n_leaves):
+        columns, rows = (
+            np.searchsorted(axis, [corner[:, k] for corner in (tree.lower, tree.upper)]).T.tolist()
+            for k, axis in enumerate((middle[:side, 0], middle[::side, 1]))
+        )
+        for number, (column, row) in enumerate(zip(columns, rows, strict=True)):
+            cells[slice(*row), slice(*column)] = number
+    return cells.ravel()
 
 
 def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
-    for name in METRICS:
+    for name in ERRORS:
         if name in chosen and name != "relative_error":
             yield getattr(queries, name)(truth, answers)
         elif name in chosen:
@@ -338,7 +363,8 @@ def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> It
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Columns of numbers in the results, for the metrics of a specification."""
-    return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
+    numbers = ("time", "points", "total", "leaves", "truth", "answer", "region")
+    return (*numbers, *(name for name in METRICS if name in chosen))
 
 
 def build(specification: Specification, mechanism: Mechanism, truth: Points, epsilon: float) -> Callable[[], Any]:

@@ -78,7 +78,7 @@ class Specification:
     seed : int
         Determines all noise and all queries.
     metrics : tuple of str
-        By default all of the study; "parts" splits errors into noise, truncation and smoothing.  For points "mse",
+        By default all of the study; "truncation" is what clipping at theta removes.  For points "mse",
         "mae" and "relative_error".
     truth : "raw" or "clipped"
         What answers are compared with: the values, or the values clipped at theta (ToPS section 5.3), if theta is

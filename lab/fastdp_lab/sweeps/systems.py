@@ -15,10 +15,9 @@ import fastdp
 from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, StreamPublisher, ToPS, validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Json
-from fastdp.perturbers import Blocks
+from fastdp.noise import discrete_laplace
 from fastdp.points import Domain
 from fastdp.points.phdstream import NAMED_COUNTERS
-from fastdp.smoothers import Smoother
 from fastdp.streams import METHODS
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import held_out
@@ -72,25 +71,12 @@ class RunResult:
         Private answers to sums over [starts, stops), int64[q] each, indices into the published part.
     theta : float
         The threshold: values were clipped to [0, theta].  NaN if there is none.
-    block : int
-        Values under one noisy sum.
-    smoother : Smoother or None
-        Predicts values within a block; must be hashable.
-    exact : callable or None
-        In place of block and smoother: given the clipped stream's prefix sums before positions (a function of
-        int64[k]), the sums before positions of the same mechanism without noise.
-    splits : bool
-        Whether noise and smoothing can be separated.
     interval : callable or None
         Low and high ends of intervals with probability 95 % for the same sums.
     """
 
     answer: Callable[[Indices, Indices], Floats]
     theta: float
-    block: int = 1
-    smoother: Smoother | None = None
-    exact: Callable[[Callable[[Indices], Floats], Indices], Floats] | None = None
-    splits: bool = True
     interval: Callable[[Indices, Indices], tuple[Floats, Floats]] | None = None
 
 
@@ -143,12 +129,7 @@ def _composed(publisher: Make, setting: Setting, **parameters: Any) -> Prepare:
                 nonfinite=composition.nonfinite,
                 key=own,
             ).release(body)
-            # Blocks that follow the stream would have other borders without noise.
-            splits = not isinstance(perturber, Blocks)
-            own_interval = release.interval if usual else None
-            return RunResult(
-                release.sum, release.threshold, release.block, composition.smoother, None, splits, own_interval
-            )
+            return RunResult(release.sum, release.threshold, release.interval if usual else None)
 
         return run
 
@@ -163,7 +144,7 @@ class _Chosen(Fixed):
 
 
 def _published(setting: Setting, release: Release) -> RunResult:
-    return RunResult(release.sum, release.threshold, interval=release.interval)
+    return RunResult(release.sum, release.threshold, release.interval)
 
 
 def _whole(make: Make, result: Callable[[Setting, Any], RunResult], setting: Setting, **parameters: Any) -> Prepare:
@@ -184,22 +165,8 @@ def _pak(setting: Setting, **arguments: Any) -> PAK:
 
 
 def _revised(setting: Setting, release: Any) -> RunResult:
-    """Answers of Adaptive's revised stream.
-
-    It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
-    """
-    answer, revision, interval = release.revised.sum, release.revision, release.revised.interval
-    if revision is None or revision.threshold != release.threshold:
-        # Without noise theta would rise elsewhere.
-        return RunResult(answer, release.threshold, splits=False, interval=interval)
-
-    def exact(before: Callable[[Indices], Floats], stops: Indices) -> Floats:
-        sums: Floats = replace(revision, totals=np.diff(before(revision.edges)) / revision.threshold).sums_before(
-            stops
-        )
-        return sums
-
-    return RunResult(answer, release.threshold, exact=exact, interval=interval)
+    """Answers of Adaptive's revised stream."""
+    return RunResult(release.revised.sum, release.threshold, release.revised.interval)
 
 
 def _zeros(setting: Setting, **parameters: Any) -> Prepare:
@@ -211,7 +178,27 @@ def _zeros(setting: Setting, **parameters: Any) -> Prepare:
         if clipping is None:
             return lambda key: RunResult(answer, 0.0)
         clip = clipping(values)
-        return lambda key: RunResult(answer, clip(key).theta, splits=False)
+        return lambda key: RunResult(answer, clip(key).theta)
+
+    return prepare
+
+
+def _counted(setting: Setting, **parameters: Any) -> Prepare:
+    """Running sums of whole numbers with the noise of a counter, one value an activation."""
+    counter: Any = build_parts({"counter": {"part": "Simple"}, **parameters})["counter"]
+    scale = counter.draws * (setting.sensitivity or setting.bound) / setting.epsilon
+
+    def prepare(values: Floats) -> Run:
+        whole = np.rint(values[setting.holdout :])
+
+        def run(key: Key) -> RunResult:
+            state = np.zeros((1, counter.width), np.int64)
+            noise = discrete_laplace(scale, whole.size, key=key.reveal())
+            errors = [int(counter.step(state, noise[k : k + 1])[0]) for k in range(whole.size)]
+            before = np.concatenate([[0.0], np.cumsum(whole + errors)])
+            return RunResult(lambda starts, stops: before[stops] - before[starts], math.nan)
+
+        return run
 
     return prepare
 
@@ -225,9 +212,7 @@ def _equation_6(setting: Setting, threshold: Table) -> Prepare:
     def prepare(values: Floats) -> Run:
         error = noise + rule.c * setting.max_range / 3.0 * np.mean(values[: setting.holdout] > theta)
         before = np.concatenate([[0.0], np.cumsum(values[setting.holdout :])])
-        return lambda key: RunResult(
-            lambda starts, stops: before[stops] - before[starts] + error, theta, splits=False
-        )
+        return lambda key: RunResult(lambda starts, stops: before[stops] - before[starts] + error, theta)
 
     return prepare
 
@@ -335,12 +320,13 @@ SYSTEMS: dict[str, System] = {
     "publisher": _composition(StreamPublisher),
     "pak": _system(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     "base": System(_zeros, ("threshold",)),
+    "counter": System(_counted, ("counter",)),
     "equation 6": System(_equation_6, ("threshold",)),
 }
 
 
 #: Systems that are fastdp's own methods, not baselines of papers.
-OURS = {*SYSTEMS} - {"base", "equation 6"} | {"phdstream", "adaptive_phdstream"}
+OURS = {*SYSTEMS} - {"base", "counter", "equation 6"} | {"phdstream", "adaptive_phdstream"}
 OURS |= {"ToPS", "PAK", "Adaptive", "release", "calendar", "ToPL", "PHDStream"}
 
 

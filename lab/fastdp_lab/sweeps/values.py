@@ -1,14 +1,6 @@
-"""The study of streams of values: data sets, range queries, exact sums, and errors split into their causes.
+"""The study of streams of values: data sets, range queries, exact sums, and the part of errors by truncation.
 
-For every query, answer - truth = noise + truncation + smoothing, where
-
-* truncation = clipped truth - truth: the part of values above theta;
-* smoothing = noiseless answer - clipped truth: the error of a range that cuts a block, because values within a block
-  are predictions.  The noiseless answer is that of the same mechanism with the same theta and no noise: block sums
-  are exact, and the smoother predicts from exact means;
-* noise = answer - noiseless answer: the rest, rounding to the grid included.
-
-Source: ToPS section 3.1 and Eq. 1 (bias by truncation, noise) and section 3.5 (error of smoothing).
+Truncation is what clipping at theta removes from a range, clipped truth - truth (ToPS section 3.1 and Eq. 1).
 """
 
 from __future__ import annotations
@@ -17,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -31,7 +23,6 @@ from fastdp.data.column import as_floats
 from fastdp.data.files import read_numbers
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Array, Floats, Indices, Json
-from fastdp.smoothers import Smoother
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
 from fastdp_lab.datasets.synthetic import GROWTH_BOUND
@@ -45,8 +36,8 @@ from fastdp_lab.sweeps.systems import value_systems as systems
 if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
-ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
-METRICS, KEYS = (*ERRORS, "parts", "coverage"), ("holdout", "max_range", "truth")
+ERRORS = ("mse", "mae", "mmse", "mmae", "relative_error")
+METRICS, KEYS = (*ERRORS, "truncation", "coverage"), ("holdout", "max_range", "truth")
 #: Relative errors divide at least by this, in units of the input.
 FLOOR = 1.0
 Longest = Annotated[int, Meta(ge=1, le=2**40)]
@@ -54,6 +45,7 @@ Longest = Annotated[int, Meta(ge=1, le=2**40)]
 _QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
     "random_ranges": (("name", "kind", "count", "max_range", "classes", "fixed"), 200),
     "timeline": (("name", "kind", "count"), 120),
+    "running_sums": (("name", "kind", "count", "classes"), 200),
 }
 
 
@@ -191,8 +183,14 @@ class Workload:
             edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
             stretches = [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
             return edges[:-1], edges[1:], [("all", slice(None)), *stretches]
-        starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [("all", slice(None))]
+        if self.kind == "running_sums":
+            stops = np.unique(np.geomspace(1, n, self.count).astype(np.int64))
+            starts = np.zeros_like(stops)
+            if not self.classes:
+                return starts, stops, [(str(stop), slice(k, k + 1)) for k, stop in enumerate(stops)]
+        else:
+            starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         if self.classes:
             found = np.searchsorted(self.classes, stops - starts, side="right")
             labels = [f"[{low}, {high})" for low, high in pairwise((1, *self.classes, "..."))]
@@ -268,66 +266,23 @@ class Values:
 
         return clip
 
-    @cached_property
-    def noiseless(self) -> Callable[..., tuple[Floats, Floats]]:
-        """Clipped sums before each block, and the smoother's prediction for it without noise."""
-
-        @lru_cache(16)
-        def predict(theta: float, block: int, smoother: Smoother) -> tuple[Floats, Floats]:
-            before, first = self.clipped(theta, np.arange(0, self.size + 1, block)), theta / 2.0
-            _, predicted = smoother.step(smoother.start(first, theta), np.diff(before) / block)
-            return before, np.concatenate([[first], predicted])
-
-        return predict
-
-
-def shifts(stream: Values, result: RunResult, ends: Indices) -> Floats:
-    """Noiseless prefix sum minus clipped prefix sum before each of ``ends``.
-
-    Both agree at the borders of blocks; within block j the noiseless one grows by the prediction for j a value.
-    """
-    clipped = partial(stream.clipped, result.theta)
-    if result.exact is not None:
-        return result.exact(clipped, ends) - clipped(ends)
-    if result.smoother is None or result.block == 1:
-        return np.zeros(ends.size)
-    before, predictions = stream.noiseless(result.theta, result.block, result.smoother)
-    number, inside = np.divmod(ends, result.block)
-    grown: Floats = before[number] + inside * predictions[number] - clipped(ends)
-    return grown
-
-
-def split_errors(
-    stream: Values, result: RunResult, starts: Indices, stops: Indices, errors: Floats
-) -> dict[str, Floats]:
-    """The three parts of ``errors``, as the module's docstring defines them."""
-    truncation = stream.removed(result.theta, starts) - stream.removed(result.theta, stops)
-    shift = shifts(stream, result, np.concatenate([starts, stops]))
-    smoothing = shift[starts.size :] - shift[: starts.size]
-    return {"noise": errors - truncation - smoothing, "truncation": truncation, "smoothing": smoothing}
-
 
 def measure(
     specification: Specification, stream: Values, workload: Workload, seed: int, result: RunResult
 ) -> Iterator[Row]:
     """Rows of a run: workload, group, number of queries, and the numbers of :func:`columns`.
 
-    ``truth`` and ``answer`` are means over the group.  Parts are NaN if there is no theta; the clipped truth is then
-    refused.
+    ``truth`` and ``answer`` are means over the group.  Without a theta truncation is NaN, a clipped truth refused.
     """
     starts, stops, groups = workload.draw(stream.size, stream.data_set.max_range, seed)
     truth, answers = stream.prefix[stops] - stream.prefix[starts], result.answer(starts, stops)
-    clipped, unknown = specification.truth == "clipped", np.full(truth.size, math.nan)
-    split = dict.fromkeys(PARTS, unknown)
+    clipped, truncation = specification.truth == "clipped", np.full(truth.size, math.nan)
     if not math.isnan(result.theta):
-        split = split_errors(stream, result, starts, stops, answers - truth)
-        if clipped:
-            truth = truth + split["truncation"]
-            split["truncation"] = np.zeros_like(truth)
-        if not result.splits:
-            split |= {"noise": unknown, "smoothing": unknown}
+        truncation = stream.removed(result.theta, starts) - stream.removed(result.theta, stops)
     elif clipped:
         raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
+    if clipped:
+        truth, truncation = truth + truncation, np.zeros(truth.size)
     lengths = (stops - starts).astype(np.float64)
     further: Json = {"mmse": lengths, "mmae": lengths}
     ends = result.interval(starts, stops) if "coverage" in specification.metrics and result.interval else None
@@ -339,9 +294,8 @@ def measure(
                 more = [further[name][which]] if name in further else []
                 floor = [FLOOR] if name == "relative_error" else []
                 row.append(getattr(queries, name)(exact, private, *more, *floor))
-        if "parts" in specification.metrics:
-            for part in split.values():
-                row += [float(np.mean(part[which] ** 2)), float(np.mean(part[which]))]
+        if "truncation" in specification.metrics:
+            row += [float(np.mean(truncation[which] ** 2)), float(np.mean(truncation[which]))]
         if "coverage" in specification.metrics:
             row += [math.nan, math.nan] if ends is None else _covered(exact, *(each[which] for each in ends))
         yield workload.name, label, exact.size, row
@@ -356,9 +310,9 @@ def _covered(truth: Floats, low: Floats, high: Floats) -> list[float]:
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Columns of numbers in the results, for the metrics of a specification."""
-    parts = tuple(f"{part}_{kind}" for part in PARTS for kind in ("mse", "mean")) if "parts" in chosen else ()
+    removed = ("truncation_mse", "truncation_mean") if "truncation" in chosen else ()
     covered = ("coverage", "width") if "coverage" in chosen else ()
-    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *parts, *covered)
+    return ("truth", "answer", *(name for name in ERRORS if name in chosen), *removed, *covered)
 
 
 def build(specification: Specification, mechanism: Mechanism, stream: Values, epsilon: float) -> Callable[[], Any]:

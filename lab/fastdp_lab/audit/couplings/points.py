@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial, partialmethod
 from typing import Any, NamedTuple
 from unittest import mock
@@ -42,12 +42,11 @@ from fastdp_lab.audit.couplings.check import (
     reloaded,
 )
 from fastdp_lab.audit.tree_loss import Steps, log_above, log_at_most, noted_steps
-from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
 
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]
-#: A batch of points added and removed, and by how much the size that all know differs from theirs.
-Batch = tuple[Floats, Floats, int]
+#: A batch of points added and removed.
+Batch = tuple[Floats, Floats]
 #: Coordinates of the small sets: borders of cells, and points that share one.
 COORDINATES = np.array([0.0, 0.1, 0.1, 0.12, 0.25, 0.5, 0.7, 0.99, 1.0])
 
@@ -67,11 +66,11 @@ class Event(NamedTuple):
 
     def streams(self, batches: list[Batch]) -> tuple[list[Batch], list[Batch]]:
         """The first stream and the adjacent one, from one without the event."""
-        added, removed, _ = batches[self.batch]
+        added, removed = batches[self.batch]
         if self.removal:
-            batch = added, np.concatenate([removed, self.point]), 1
+            batch = added, np.concatenate([removed, self.point])
         else:
-            batch = np.concatenate([added, self.point]), removed, -1
+            batch = np.concatenate([added, self.point]), removed
         more = [*batches[: self.batch], batch, *batches[self.batch + 1 :]]
         return (more, batches) if self.here else (batches, more)
 
@@ -161,7 +160,7 @@ def point_shifts(
     def run(own: Table, follower: Follower, batches: list[Batch]) -> tuple[Any, list[Any], Steps]:
         stream, states = make(key=own.key), []
         with noted_steps() as steps, follower.on(own):
-            for added, removed, _ in batches:
+            for added, removed in batches:
                 stream.advance(added, removed)
                 states.append(stream.state)
         return stream, states, steps
@@ -186,10 +185,7 @@ def point_shifts(
 def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Outputs:
     """Trees, synthetic points and counts after each batch, with the state saved and loaded after one of them."""
     stream = make(key=key)
-    for number, (added, removed, public) in enumerate(batches):
-        if isinstance(stream, OfflineOnBatch):
-            # The number of points is public, and the same for adjacent streams.
-            stream._state = replace(stream.state, size=stream.state.size + public)
+    for number, (added, removed) in enumerate(batches):
         yield "points", stream.step(added, removed)
         if number == saved:
             stream = reloaded(stream)
@@ -213,7 +209,7 @@ def points_of(rng: Generator, dim: int, most: int) -> Floats:
 def batches_of(rng: Generator, dim: int, count: int) -> list[Batch]:
     """Batches of few points or none, the first one larger."""
     sizes = [40, *rng.choice([0, 3, 12], count - 1).tolist()]
-    return [(points_of(rng, dim, size), points_of(rng, dim, size // 3), 0) for size in sizes]
+    return [(points_of(rng, dim, size), points_of(rng, dim, size // 3)) for size in sizes]
 
 
 # Small random instances of counters and of everything that publishes a changing set of points.
@@ -373,21 +369,12 @@ def with_whole(rng: Generator, options: Json, kind: Make, count: int) -> Instanc
     return of_points(rng, make, pick(rng, count, 18) if share else count)
 
 
-def baselines(rng: Generator) -> Instance:
-    """Those with a guarantee; of the one that scales its trees up the number of points is public."""
-    options = shape_of(rng)
-    if pick(rng, False, True):
-        return of_points(rng, partial(OfflineOnBatch, **options), int(rng.integers(1, 6)))
-    make = partial(FixedTree, counter=counter_of(rng), **options)
-    return of_points(rng, make, int(rng.integers(1, 12)))
-
-
 def privtree(rng: Generator) -> Instance:
     """One set of points."""
     make = partial(PrivTree, **shape_of(rng))
     plan, dim = make(key=KEY)._plan, make(key=KEY).domain.dim
     event = event_of(rng, dim, 1, removal=False)._replace(batch=0)
-    x, there = event.streams([(points_of(rng, dim, 40), np.zeros((0, dim)), 0)])
+    x, there = event.streams([(points_of(rng, dim, 40), np.zeros((0, dim)))])
     code = int(encode(plan, event.point)[0])
 
     def publish(key: Key, batches: list[Batch]) -> Outputs:
@@ -405,6 +392,6 @@ def privtree(rng: Generator) -> Instance:
     return Instance(make(key=KEY).guarantee.epsilon, publish, x, there, shifts)
 
 
-_DRAWN = (running_counts, selective_counting, privtree, phdstream, phdstream_adaptive, baselines)
+_DRAWN = (running_counts, selective_counting, privtree, phdstream, phdstream_adaptive)
 #: Counters, and publishers of points.
 POINTS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}
