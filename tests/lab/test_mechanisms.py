@@ -222,6 +222,12 @@ def test_the_rule_decides(worse: tuple[float, ...], rule: dict[str, float], foun
     assert verdict.ratios == pytest.approx([21.0] * 3)
 
 
+def test_repetitions_are_paired() -> None:
+    """Both errors rise and fall together: the ratio is known well."""
+    found = decide(Claim("a is better", "a", "b", least=1.9), frame(a=(1.0, 2.0, 3.0), b=(2.0, 4.0, 6.1)))
+    assert found.found == "agrees"
+
+
 def test_one_repetition_leaves_a_claim_open() -> None:
     assert decide(Claim("a is better", "a", "b"), frame(a=(1.0,), b=(20.0,))).found == "open"
 

@@ -221,7 +221,6 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.forget": {"ids": [7]},
     "ToPLServer.publish": {"reports": [1, 2, 3]},
     "ToPLServer.collect": {"reports": [1, 2, 3]},
-    "planning.spacing_smooth_sensitivity": {"q": 0.9},
     "counters.SelectiveCounting.step": {"values": [0, 0]},
     "counters.SelectiveCounting.stream": {"batches": [[0, 0]]},
     "datasets.extend_by_reflection": {"values": np.arange(9.0)},
@@ -239,8 +238,7 @@ VALID: dict[str, dict[str, Any]] = {
     "Fleet.part_of": {"n": 1},
     "audit": {"mechanism": lambda data, generator: [generator.laplace()], "x": [0.0], "trials": 1000}
     | {"x_adjacent": [1.0], "epsilon": 9.0},
-    "planning.recommended_lag": {"quantile": _quantile},
-    "planning.optimise_pak": {"quantile": _quantile, "n": 10**6},
+    "planning.optimise_pak": {"quantile": _quantile, "n": 10**6, "m": 10**5},
     "planning.exponential_quantile": {"bound": 100.0},
     "counters.SelectiveCounting": {"counters": [counters.Simple()], "selector": _Telling()},
     "counters.RunningCounts.step": {"values": [1, 2]},

@@ -5,6 +5,7 @@ from fastdp_lab.datasets.catalogue import CATALOGUE, TABLE1, Entry, fetch, parse
 from fastdp_lab.datasets.files import PointStream, cut_events, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.synthetic import (
     concentric_circles,
+    exponential,
     extend_by_reflection,
     growing,
     hold_out_and_extend,
@@ -23,6 +24,7 @@ __all__ = [
     "concentric_circles",
     "cut_events",
     "dns_like_day",
+    "exponential",
     "extend_by_reflection",
     "fetch",
     "growing",

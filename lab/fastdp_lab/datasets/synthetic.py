@@ -144,6 +144,24 @@ def growing(form: str, factor: float, n: int, begin: int, seed: int = 7) -> Inte
     return values
 
 
+def exponential(quantile: float, n: int, p: float = 0.005, seed: int = 7) -> Floats:
+    """Independent values of an exponential distribution, float64[n].
+
+    Parameters
+    ----------
+    quantile, p : float
+        A share p of the values lies above ``quantile``.
+    n : int
+        Values.
+    seed : int
+        Equal seeds give equal streams.
+    """
+    scale = validation.positive("quantile", quantile) / -np.log(validation.probability("p", p))
+    generator = np.random.default_rng(validation.integer("seed", seed, 0))
+    found: Floats = generator.exponential(scale, validation.integer("n", n, 1, 2**32))
+    return found
+
+
 GROWTH_BOUND = 100_000.0
 #: Part of the persons who keep their answer from one step to the next.
 _STAY = 0.9

@@ -8,7 +8,6 @@ the largest with g(lambda, p, m) <= beta_qt, where g is continued to real lambda
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,29 +17,30 @@ from scipy import optimize
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Json
-from fastdp.record import Real, Whole
+from fastdp.record import Kind, Real, Whole
 from fastdp.thresholds import PAKQuantile
 from fastdp_lab.planning.formulas import (
-    BELOW_HALF,
-    MAX_LENGTH,
-    Noise,
     Quantile,
-    _binomial_cdf,
-    _checked,
-    _Function,
-    _inverse_kappa,
-    noise_quantile,
-    noise_scale,
+    SmoothSensitivity,
+    inverse_kappa,
+    laplace_quantile,
     outlier_error,
-    recommended_lag,
     smoothing,
-    spacing_smooth_sensitivity,
+    spacing_sensitivity,
     tree_error,
+    underestimate_probability,
 )
 
-#: (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value.
-SmoothSensitivity = Callable[[float, float], float]
-
+#: n is at most this: above, log2 of a float says too little.
+MAX_LENGTH = 2**62
+RANGES: dict[str, Kind] = {
+    "n": Whole(3, MAX_LENGTH),
+    "bound": Real(above=0.0),
+    "epsilon": Real(above=0.0),
+    "delta": Real(above=0.0, below=1.0),
+    "beta": Real(above=0.0, below=0.5),
+    "p_max": Real(above=0.0, most=0.5),
+}
 #: Boxes: eps1 / eps, and the logarithm of a beta relative to beta_Lap.
 SHARES = (0.01, 0.999)
 LOGARITHMS = (-4.0, 2.0)
@@ -74,7 +74,7 @@ class Optimum:
         x_(lambda p), its smooth sensitivity, Eq. 11 and Eq. 13 (before the factor r); NaN for a fallback.
     error, plain_error : float
         Eq. 16, and Eq. 3 with B; in units of a value.
-    n, m, bound, epsilon, delta, noise
+    n, m, bound, epsilon, delta
         Arguments of the search.
     """
 
@@ -100,7 +100,6 @@ class Optimum:
     bound: float
     epsilon: float
     delta: float
-    noise: Noise
 
     def arguments(self) -> Json:
         """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
@@ -108,9 +107,8 @@ class Optimum:
         All of them are public, so the search must use public information alone: a distribution, or public or
         simulated data.
 
-        ``error`` and ``improvement`` are for the paper's constants a and b, PAK's are those that are proved: for
-        Laplace noise the same but at large epsilon and delta; for Gaussian noise the threshold is 2 to 4 times as far
-        above the quantile, in smooth sensitivities, and the error may exceed ``error``.  PAK takes delta up to 1/4.
+        ``error`` and ``improvement`` are for the paper's constants a and b, PAK's are those that are proved: the same
+        but at large epsilon and delta, and with ``as_printed``.  PAK takes delta up to 1/4.
 
         Returns
         -------
@@ -122,7 +120,7 @@ class Optimum:
         >>> import fastdp
         >>> trips = fastdp_lab.planning.exponential_quantile(28.0, 1440.0)
         >>> best = fastdp_lab.planning.optimise_pak(
-        ...     trips, 25_000_000, None, bound=1440.0, epsilon=1.0, delta=2.0**-20, beta=0.02
+        ...     trips, 25_000_000, 56_000, bound=1440.0, epsilon=1.0, delta=2.0**-20, beta=0.02
         ... )
         >>> publisher = fastdp.PAK(**best.arguments(), seed=1)
         >>> publisher.holdout == best.m, publisher.guarantee.epsilon
@@ -131,32 +129,22 @@ class Optimum:
         whole = {"epsilon": self.epsilon, "delta": self.delta, "bound": self.bound, "length": self.n}
         if self.fallback:
             return {**whole, "threshold": self.bound}
-        rule = PAKQuantile(p=1.0 - self.lambda_ * self.p, beta=self.beta_lt, delta=self.delta, noise=self.noise)
+        rule = PAKQuantile(p=1.0 - self.lambda_ * self.p, beta=self.beta_lt, delta=self.delta)
         return {**whole, "holdout": self.m, "share": self.share, "tail_factor": self.r, "threshold": rule}
 
 
-@_checked(
-    "m",
-    "smooth_sensitivity",
-    quantile=_Function(),
-    n=Whole(3, MAX_LENGTH),
-    beta=BELOW_HALF,
-    p_max=Real(above=0.0, most=0.5),
-    smooth_sensitivity=_Function(),
-)
 def optimise_pak(
     quantile: Quantile,
     n: int,
-    m: int | None,
+    m: int,
     bound: float,
     epsilon: float,
     delta: float,
     beta: float,
     *,
-    noise: Noise = "laplace",
     p_max: float = 0.005,
     smooth_sensitivity: SmoothSensitivity | None = None,
-    first_sum: bool = True,
+    as_printed: bool = False,
 ) -> Optimum:
     """The parameters that minimise Eq. 16, and the improvement over the plain binary tree (section VI-A).
 
@@ -168,27 +156,23 @@ def optimise_pak(
     quantile : callable
         q -> x_q, the value with a share q of the stream above it: :func:`exponential_quantile`,
         :func:`sample_quantile` or any other continuous one.
-    n : int
-        Length of the stream, at least 3.
-    m : int or None
-        Length of its first part, less than n - 1; None takes :func:`recommended_lag`, but at most half the stream.
+    n, m : int
+        Length of the stream, at least 3, and of its first part, less than n - 1.
     bound : float
         B, in units of a value.
     epsilon, delta : float
         Budget.
     beta : float
         Probability that the error bound fails, in (0, 1/2).
-    noise : {"laplace", "gaussian"}
-        Noise on the quantile; that of the tree is Laplace.
     p_max : float
         Largest p, beyond whose quantile the stream is light-tailed; in (0, 1/2].
     smooth_sensitivity : callable or None
-        (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value; None takes
-        :func:`spacing_smooth_sensitivity`, which is an approximation.
-    first_sum : bool
-        Count the noise on the sum of the first m values, r tau / eps2, which Eq. 16 leaves out: one more
-        term under the root of Eq. 3.  False is Eq. 16 as printed: then eps1 / eps goes to the end of its box,
-        0.999, because nothing is left to spend on.
+        (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value:
+        :func:`sample_sensitivity`; None takes Eq. 19 corrected, an approximation.
+    as_printed : bool
+        What is printed: a = epsilon / sqrt(ln(1 / delta)) for Laplace noise too (section VI-B), which is smaller than
+        the proved epsilon / 2; and Eq. 16, which leaves out the noise on the sum of the first m values, r tau / eps2:
+        then eps1 / eps goes to the end of its box, 0.999, because nothing is left to spend on.
 
     Returns
     -------
@@ -196,15 +180,13 @@ def optimise_pak(
         The same for the same arguments; the plain tree where it is better or m is too small for any lambda.
         ``fastdp.PAK(**optimum.arguments())`` is the publisher.
     """
-    if m is not None:
-        size = validation.integer("m", m, 1, n - 2)
-    else:
-        size, offset = n // 2, noise_quantile(beta, noise)
-        # Without any kappa no lag helps, and the plain tree comes out.
-        if _inverse_kappa(noise_scale(epsilon, delta, noise), smoothing(epsilon, delta), offset) > 0.0:
-            size = min(size, recommended_lag(quantile, bound, epsilon, delta, beta, p_max, noise))
+    given_as = {"n": n, "bound": bound, "epsilon": epsilon, "delta": delta, "beta": beta, "p_max": p_max}
+    n, bound, epsilon, delta, beta, p_max = (RANGES[name].check(name, each) for name, each in given_as.items())  # type: ignore[assignment]
+    size = validation.integer("m", m, 1, n - 2)
+    if not callable(quantile):
+        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function of a share")
     plain_error = tree_error(bound, n, epsilon, beta)
-    given: Any = plain_error, n, size, bound, epsilon, delta, noise
+    given: Any = plain_error, n, size, bound, epsilon, delta
 
     def at(unknowns: Floats) -> Optimum | float:
         """The parameters at a point of the box, or how far they break a constraint."""
@@ -214,20 +196,20 @@ def optimise_pak(
         count = _largest_count(size, p, beta_qt)
         if count < 1.0:  # 1 / (p m) < lambda
             return 1.0 - count
-        scale, smooth = noise_scale(share * epsilon, delta, noise), smoothing(share * epsilon, delta)
-        offset = noise_quantile(beta_lt, noise)
-        inverse = _inverse_kappa(scale, smooth, offset)
+        scale = share * epsilon / (math.sqrt(-math.log(delta)) if as_printed else 2.0)
+        smooth, offset = smoothing(share * epsilon, delta), laplace_quantile(beta_lt)
+        inverse = inverse_kappa(scale, smooth, offset)
         if inverse <= 1e-9:
             return min(1e-9 - inverse, 1e9)
         q = count / size
         centre = quantile(q)
         if smooth_sensitivity is None:
-            sensitivity = spacing_smooth_sensitivity(centre, q, size, smooth)
+            sensitivity = spacing_sensitivity(centre, q, size, smooth)
         else:
             sensitivity = smooth_sensitivity(q, smooth)
-        tau = centre + sensitivity / (inverse * scale) * (offset + noise_quantile(beta_rt, noise))
+        tau = centre + sensitivity / (inverse * scale) * (offset + laplace_quantile(beta_rt))
         error = tree_error(tau * r, n - size, epsilon, beta_lap) if tau > 0.0 else 0.0
-        if first_sum:
+        if not as_printed:
             error = math.hypot(error, tau * r * math.sqrt(-8.0 * math.log(beta_lap)) / (epsilon * (1.0 - share)))
         error += outlier_error(centre, n, p, r, beta_out)
         if not error > 0.0:
@@ -269,9 +251,11 @@ def optimise_pak(
 
 def _largest_count(m: int, p: float, beta_qt: float) -> float:
     """Lambda p m: the real count at which g is beta_qt; 0 where even no value at all is likelier."""
-    if _binomial_cdf(0.0, m, p) >= beta_qt:
+    if underestimate_probability(0.0, m, p) >= beta_qt:
         return 0.0
     high = m * p
-    if _binomial_cdf(high, m, p) <= beta_qt:
+    if underestimate_probability(high, m, p) <= beta_qt:
         return high  # lambda <= 1
-    return float(optimize.brentq(lambda k: _binomial_cdf(k, m, p) - beta_qt, 0.0, high, xtol=1e-12, rtol=1e-14))
+    return float(
+        optimize.brentq(lambda k: underestimate_probability(k, m, p) - beta_qt, 0.0, high, xtol=1e-12, rtol=1e-14)
+    )

@@ -89,13 +89,8 @@ def of_name(name: str, *, data: Path | None = None, quick: bool = False) -> list
     validation.choice("suite", name, tuple(names()))
     paths = [HERE / f"{name}.toml"]
     if not paths[0].exists():
-        every = sorted(HERE.glob(f"{name}_*.toml"))
-        paths = [path for path in every if data is not None or not _needs_data(path)]
+        paths = sorted(HERE.glob(f"{name}_*.toml"))
     return [from_file(path, data=data, quick=quick) for path in paths]
-
-
-def _needs_data(path: Path) -> bool:
-    return all(each.get("optional", False) for each in tomllib.loads(path.read_text("utf-8"))["datasets"])
 
 
 def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> Suite:

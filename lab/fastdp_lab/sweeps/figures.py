@@ -32,6 +32,8 @@ GREY, TRUTH = "#777777", "#222222"
 NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
 #: Panels beside each other, most rows of a picture, and mechanisms of a map.
 PANELS, MAX_ROWS, MAX_MAPS = 3, 8, 5
+#: Runs that have a density.
+LEAST_RUNS = 20
 Styles = dict[str, Json]
 Drawn = Iterator[tuple[str, "Figure"]]
 
@@ -46,8 +48,9 @@ def draw(
     """Draw every picture that the results of a sweep allow, finished or not; return their paths.
 
     Errors against epsilon, or against theta where that is given (a picture for each metric), thresholds, and streams
-    over time; for points errors over time and against epsilon, totals over time, and maps.  Lines are means over
-    repetitions, bands two standard errors.
+    over time; for points errors over time and against epsilon, totals over time, and maps; for statistics quantiles
+    against shares or times, densities of runs, and numbers by data set or epsilon.  Lines are means over repetitions,
+    bands two standard errors.
 
     Parameters
     ----------
@@ -63,7 +66,8 @@ def draw(
     sweep = Sweep(Path(folder))
     rows, metrics = sweep.rows, [name for name in NAMES if name in sweep.rows]
     validation.choice("group", group, tuple(dict.fromkeys(["all", *rows["group"].unique()[:30]])))
-    drawn = (_of_points if "time" in rows else _of_values)(sweep, metrics, group)
+    of_study = {"points": _of_points, "statistics": _of_statistics, "values": _of_values}[sweep.study]
+    drawn = of_study(sweep, metrics, group)
     Path(output).mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in drawn:
@@ -83,6 +87,7 @@ class Sweep:
         if self.rows.empty:
             raise DataError(f"{folder}: every cell failed; the column error of its results says why")
         self._specification = self.manifest["specification"]
+        self.study = "points" if "time" in rows else "statistics" if "value" in rows else "values"
         self.name = self.manifest["name"]
 
     def title_of(self, data_set: str) -> str:
@@ -333,7 +338,7 @@ def _against_epsilon(sweep: Sweep, rows: DataFrame, column: str, title: str = ""
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
     panels = [(sweep.title_of(str(name)), mine) for name, mine in rows.groupby("dataset", sort=False)]
-    said = r"$\epsilon$", NAMES.get(column, r"threshold $\theta$")
+    said = r"$\epsilon$", {**NAMES, "threshold": r"threshold $\theta$"}.get(column, column)
     return _figure(sweep, panels, min(PANELS, len(panels)), title or f": {said[1]}", column, styles, said=said)
 
 
@@ -366,6 +371,91 @@ def _streams(sweep: Sweep, rows: DataFrame) -> Figure:
     return _figure(
         sweep, panels, columns, ": over time", "value", styles, x="position", by="line", said=said, height=2.2
     )
+
+
+def _of_statistics(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
+    for workload in sweep.manifest["specification"]["workloads"]:
+        rows = sweep.rows[sweep.rows["workload"] == workload["name"]]
+        if workload["kind"] == "quantiles":
+            yield workload["name"], _quantiles(sweep, rows, workload["by"])
+            continue
+        for name, mine in rows.groupby("group", sort=False):
+            file = "".join(each if each.isalnum() else "_" for each in str(name))
+            if sweep.manifest["specification"]["repetitions"] >= LEAST_RUNS:
+                yield file, _densities(sweep, mine, str(name))
+            elif mine["epsilon"].nunique() > 1:
+                yield file, _against_epsilon(sweep, mine.rename(columns={"value": str(name)}), str(name))
+            else:
+                yield file, _by_data_set(sweep, mine, str(name))
+
+
+def _quantiles(sweep: Sweep, rows: DataFrame, by: str | None) -> Figure:
+    """Upper quantiles against the share above them, or against time for the first share."""
+    found = rows["group"].str.extract(r"(?:\w+ (?P<when>\d+): )?(?P<share>.*)").astype(float)
+    rows = rows.assign(x=found["share"] if by is None else found["when"], share=found["share"])
+    if by is not None:
+        rows = rows[rows["share"] == rows["share"].iloc[0]]
+    said = "share of values above" if by is None else f"{by}, quantile at share {rows['share'].iloc[0]:g}"
+    units = {each["name"]: each["unit"] for each in sweep.manifest["specification"]["datasets"]}
+    panels = [
+        (f"{sweep.title_of(str(name))}, {units[name]}", mine) for name, mine in rows.groupby("dataset", sort=False)
+    ]
+    styles = looks(list(rows["mechanism"].unique()))
+    figure = _figure(sweep, panels, min(PANELS, len(panels)), "", "value", styles, x="x", said=(said, "quantile"))
+    for ax in figure.axes[: len(panels)]:
+        if by is None:
+            log_axes(ax)
+            ax.invert_xaxis()
+            ax.tick_params("x", which="both", labelsize=7)
+            ax.tick_params("x", which="minor", length=0)
+        ax.set_yscale("log")
+        _plain_ticks(ax.yaxis)
+    return figure
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Numbers in full on a log axis, with those between the powers of ten where few powers are seen."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _densities(sweep: Sweep, rows: DataFrame, name: str) -> Figure:
+    """How a number of runs is distributed: a panel for each data set; one that never changes is a line."""
+    every = list(rows.groupby("dataset", sort=False))
+    figure, axes = grid(1, len(every), f"{sweep.name}: {name}", sharex="none")
+    handles: Json = {}
+    for ax, (data_set, mine) in zip(axes[0], every, strict=True):
+        edges = np.linspace(0.0, float(mine["value"].quantile(0.99)) * 1.1, 25)
+        for mechanism, style in looks(list(mine["mechanism"].unique())).items():
+            numbers, colour = mine.loc[mine["mechanism"] == mechanism, "value"], style["color"]
+            if numbers.nunique() == 1:
+                handles[mechanism] = ax.axvline(numbers.iloc[0], color=colour, linestyle="--")
+            else:
+                weights = np.full(len(numbers), 1.0 / len(numbers))
+                *_, (handles[mechanism],) = ax.hist(
+                    numbers, edges, weights=weights, histtype="stepfilled", facecolor=f"{colour}40", edgecolor=colour
+                )
+        ax.set_title(sweep.title_of(str(data_set)), fontsize=10)
+        ax.set_xlabel(name, fontsize=9)
+    axes[0][0].set_ylabel("part of the runs", fontsize=9)
+    legend(figure, handles)
+    return figure
+
+
+def _by_data_set(sweep: Sweep, rows: DataFrame, name: str) -> Figure:
+    """One panel: a number against the data sets."""
+    figure, axes = grid(1, 1, f"{sweep.name}: {name}", width=6.4)
+    (ax,), data_sets = axes[0], list(rows["dataset"].unique())
+    places = rows.assign(x=rows["dataset"].map(data_sets.index))
+    handles = curves(ax, places, "x", "value", looks(list(rows["mechanism"].unique())))
+    ax.set_xticks(range(len(data_sets)), [fill(each, 16) for each in data_sets], fontsize=8)
+    ax.set_ylabel(name, fontsize=9)
+    legend(figure, handles)
+    return figure
 
 
 def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:

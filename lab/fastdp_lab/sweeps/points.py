@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -79,6 +79,8 @@ DOWNLOADS = ("gowalla",)
 @dataclass(frozen=True, kw_only=True)
 class PointSet(DataSet):
     """A stream of points to publish."""
+
+    STUDY: ClassVar[str] = "points"
 
     format: str
     box: Corners

@@ -24,7 +24,7 @@ from fastdp import Key, validation
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Json
 from fastdp_lab.mechanism import UNITS, registered
-from fastdp_lab.sweeps import points
+from fastdp_lab.sweeps import points, statistics
 from fastdp_lab.sweeps import values as streams
 from fastdp_lab.sweeps.study import (
     DataSet,
@@ -43,7 +43,7 @@ from fastdp_lab.sweeps.study import (
 )
 
 #: Studies by the name of their streams; the first that claims a table reads it.
-STUDIES: Json = {"points": points, "values": streams}
+STUDIES: Json = {"points": points, "statistics": statistics, "values": streams}
 Budgets = Annotated[tuple[Positive, ...], Meta(min_length=1)]
 
 
@@ -69,8 +69,8 @@ class Specification:
     Attributes
     ----------
     datasets, mechanisms, workloads : tuple
-        Every data set is combined with every mechanism, all asked the same queries.  Data sets are streams of values,
-        or of points in space, not both.
+        Every data set is combined with every mechanism, all asked the same queries.  All data sets are streams of
+        values, of points in space, or samples of which statistics are asked.
     epsilons : tuple of float
         Budgets, for mechanisms without their own.
     repetitions : int
@@ -120,7 +120,7 @@ class Specification:
     @property
     def study(self) -> Any:
         """The module of this kind of streams (``study.py``)."""
-        return STUDIES[_kind(self.datasets[0])]
+        return STUDIES[self.datasets[0].STUDY]
 
     def pairs(self) -> list[tuple[Mechanism, float]]:
         """Every mechanism at each of its budgets."""
@@ -145,10 +145,6 @@ class Specification:
             key: [plain(each) for each in getattr(self, key)] for key in ("datasets", "mechanisms", "workloads")
         }
         return {**plain(self), **records}
-
-
-def _kind(data_set: DataSet) -> str:
-    return "points" if isinstance(data_set, points.PointSet) else "values"
 
 
 def _place_of(name: str, mechanism: Mechanism, data_set: DataSet) -> str:
@@ -188,7 +184,7 @@ def from_table(table: Table) -> Specification:
     # NumPy's numbers as Python's, in tables that are made in Python.
     table = msgspec.to_builtins(table, enc_hook=lambda each: each.item())
     datasets = tuple(_data_sets(table))
-    kinds = [_kind(each) for each in datasets]
+    kinds = [each.STUDY for each in datasets]
     for k, kind in enumerate(kinds):
         if kind != kinds[0]:
             raise ParameterError(f"datasets[{k}] has {kind}: expected {kinds[0]}, as datasets[0] has them")

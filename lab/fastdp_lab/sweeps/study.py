@@ -1,9 +1,9 @@
 """The common parts of studies: tables become checked records, data sets are loaded once, systems are built by name.
 
-A study is a module, ``values`` or ``points``.  Its names, which the rest of a sweep uses:
+A study is a module, ``values``, ``points`` or ``statistics``.  Its names, which the rest of a sweep uses:
 
 * ``METRICS``, ``WORKLOADS``, ``KEYS``: all metrics; queries by default; keys at the top of a specification that the
-  other study does not have; ``systems()``: systems by name;
+  other studies do not have; ``systems()``: systems by name;
 * ``claims(table)``, ``read_data_set(table, place, name, top)``, ``read_workload(table, place)``: whether a
   ``[[datasets]]`` table is of this study; records from tables;
 * ``build(specification, mechanism, truth, epsilon)``: a mechanism, checked, as a function without arguments, which
@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -143,7 +143,9 @@ def plain(record: Any, *without: str) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet(ABC):
-    """A named source of a stream."""
+    """A named source of a stream; ``STUDY`` is the name of its study."""
+
+    STUDY: ClassVar[str]
 
     name: str
     kind: str

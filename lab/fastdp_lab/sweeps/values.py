@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -71,6 +71,7 @@ def _panel_facts(parameters: Table) -> Json:
 GENERATORS: dict[str, Maker] = {
     "table1": Maker(datasets.table1, _table1_bound),
     "dns_like_day": Maker(datasets.dns_like_day, lambda parameters: {"bound": float(DNS_BOUND)}),
+    "exponential": Maker(datasets.exponential),
     "growing": Maker(datasets.growing, lambda parameters: {"bound": GROWTH_BOUND}),
     "panel": Maker(datasets.panel, _panel_facts),
 }
@@ -84,6 +85,8 @@ class ValueSet(DataSet):
     Registered mechanisms are told ``sensitivity`` and ``w`` (:class:`fastdp_lab.mechanism.Mechanism`); of ``persons``
     values of a step the mean is asked for.
     """
+
+    STUDY: ClassVar[str] = "values"
 
     bound: Positive
     holdout: Annotated[int, Meta(ge=0)]
