@@ -45,7 +45,8 @@ class Counter(Protocol):
 class CheckedCounter(Protocol):
     """Counter that checks rows of a file, by ValueError."""
 
-    def check(self, state: Integers) -> None: ...
+    def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
 
 
 @runtime_checkable

@@ -93,7 +93,8 @@ class RepeatingSmoother(Protocol):
     """Smoother that may predict the released means themselves."""
 
     @property
-    def repeats_means(self) -> bool: ...
+    def repeats_means(self) -> bool:
+        """True if predictions are the released means."""
 
 
 def repeats_means(smoother: object) -> bool:
