@@ -148,7 +148,7 @@ WORKLOADS = (Question(),)
 
 
 class Cell(NamedTuple):
-    """What a cell is told besides the stream and the question."""
+    """Facts that a cell has besides the stream and the question."""
 
     epsilon: float
     repetition: int
