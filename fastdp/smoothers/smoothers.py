@@ -121,6 +121,7 @@ class Recent(ByRows):
 
     @property
     def repeats_means(self) -> bool:
+        """True for the released means themselves."""
         return type(self) is Recent
 
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
