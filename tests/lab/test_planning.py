@@ -116,7 +116,7 @@ def trains(m: int, as_printed: bool = False, epsilon: float = 1.0) -> Optimum:
     return optimise_pak(TRIPS, m=m, as_printed=as_printed, **TRAINS | {"epsilon": epsilon})
 
 
-@pytest.mark.parametrize("m", [50_000, *exhaustive(10_000, 300_000)])
+@pytest.mark.parametrize("m", [50_000, *exhaustive(30_000, 300_000)])
 def test_optimum_respects_the_constraints_and_is_equation_16(m: int) -> None:
     found = trains(m, True)
     assert not found.fallback
