@@ -84,6 +84,7 @@ class SampleSet(ValueSet):
 class Sample(Values):
     """The values, and the hours in which they came."""
 
+    data_set: SampleSet
     hours: Indices | None = None
 
     @cached_property
