@@ -127,7 +127,7 @@ def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float
 
     Returns sensitivity / epsilon * sqrt(8 ln(1 / beta)) * log2(n)^1.5.
     """
-    return sensitivity / epsilon * math.sqrt(-8.0 * math.log(beta)) * math.log2(n) ** 1.5
+    return float(sensitivity / epsilon * math.sqrt(-8.0 * math.log(beta)) * math.log2(n) ** 1.5)
 
 
 def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) -> float:
@@ -135,7 +135,7 @@ def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) 
 
     Returns quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2.
     """
-    return -quantile / math.log(p) * (math.sqrt(p**r * n) + math.sqrt(-math.log(beta_out))) ** 2
+    return float(-quantile / math.log(p) * (math.sqrt(p**r * n) + math.sqrt(-math.log(beta_out))) ** 2)
 
 
 def underestimate_probability(count: float, m: int, p: float) -> float:
