@@ -164,6 +164,7 @@ class Block:
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 
     def check(self, state: Integers) -> None:
+        """Refuse rows that no steps lead to."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 

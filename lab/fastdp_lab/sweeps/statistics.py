@@ -148,7 +148,7 @@ WORKLOADS = (Question(),)
 
 
 class Cell(NamedTuple):
-    """What a cell is told besides the stream and the question."""
+    """Inputs of a cell besides the stream and the question."""
 
     epsilon: float
     repetition: int
