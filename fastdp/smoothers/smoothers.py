@@ -120,6 +120,7 @@ class Recent(ByRows):
 
     @property
     def repeats_means(self) -> bool:
+        """True, unless a subclass predicts otherwise."""
         return type(self) is Recent
 
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
