@@ -22,11 +22,12 @@ TUNING, REPORTING = "tuning", "reporting"
 
 
 class Real(NamedTuple):
-    """A real stream: its file, public bound, and how it is read."""
+    """A real stream: its file, public bound, how it is read, and its name in the reference (empty: it has none)."""
 
     file: str
     bound: float
     read: Callable[[Path], Floats]
+    reference: str = ""
 
     def there(self, folder: Path) -> bool:
         return (folder / self.file).is_file()
@@ -75,10 +76,10 @@ def _gaps(path: Path) -> Floats:
 
 _BIKES, _RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 REAL = {
-    "POS": Real("pos_length.npz", 1657, _array),
+    "POS": Real("pos_length.npz", 1657, _array, "pos"),
     "taxi distance": Real("green_taxi_streethail_distance_centimiles.npz", 30_000, _array),
     "MSNBC": Real("msnbc_length.npz", 41_270, _array),
-    "DNS": Real("dns_google_1k.npz", 500, _array),
+    "DNS": Real("dns_google_1k.npz", 500, _array, "google_1k"),
     "smart meter": Real("smartmeter10_wh.npz", 10_000, _array),
     "web clicks": Real("bmswebview1_length.npz", 497, _array),
     "trip seconds": Real(_BIKES, 86_400, partial(_column, "duration_s")),

@@ -45,7 +45,8 @@ class Counter(Protocol):
 class CheckedCounter(Protocol):
     """Counter that checks rows of a file, by ValueError."""
 
-    def check(self, state: Integers) -> None: ...
+    def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
 
 
 @runtime_checkable
@@ -164,6 +165,7 @@ class Block:
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 
     def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 

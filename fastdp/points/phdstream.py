@@ -384,7 +384,7 @@ class PHDStream(PointPublisher[PHDState]):
         ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased, unlike one that settles),
         ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
-        D: depth of the smallest cells; ``fan_out``^D is at most 2^62.
+        D: depth of the smallest cells; ``fan_out`` to the power D is at most 2^62.
     fan_out : int
         beta: equal children of a cut cell, along one axis; the axes take turns.
     sensitivity : int

@@ -93,7 +93,8 @@ class RepeatingSmoother(Protocol):
     """Smoother that may predict the released means themselves."""
 
     @property
-    def repeats_means(self) -> bool: ...
+    def repeats_means(self) -> bool:
+        """True if predictions are the released means."""
 
 
 def repeats_means(smoother: object) -> bool:
@@ -120,6 +121,7 @@ class Recent(ByRows):
 
     @property
     def repeats_means(self) -> bool:
+        """True for the released means themselves."""
         return type(self) is Recent
 
     def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:

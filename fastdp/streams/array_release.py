@@ -187,7 +187,7 @@ def release_many(
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default the mapping's or frame's, else
         indices.
     threads : int
-        Number of threads, on which the output does not depend.
+        Largest number of threads; the output does not depend on it.
     bound, sensitivity, threshold, nonfinite, seed, key
         As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
         altered copy: equal sums would have equal noise (``docs/sharp_edges.md``).

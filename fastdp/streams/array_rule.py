@@ -80,7 +80,7 @@ class Shares(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Parts of the budget for the released sums."""
+    """Parts for the released sums."""
 
     total: Fraction
     blocks: Fraction

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Sizes(NamedTuple):
-    """Limits of a batch of streams."""
+    """Limits of a batch."""
 
     words: int = BATCH_WORDS
     #: So that converted input stays small too.

@@ -206,7 +206,7 @@ def aggregate(
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number (from 0), a pair (low, high), or a :class:`fastdp.Value`; a
         single column needs no mapping.  Rows by size choose its clip (:attr:`Table.clipped_rows`) for 15 percent of
-        its budget; the sum beyond it has 5 percent.
+        its budget; the sum beyond it has 5 percent.  With a given clip rows by size have 1 percent.
     delta : float
         Above 0, noise is Gaussian where its variance is smaller.  With ``by`` and without ``keys``, keys are private:
         a key of one unit alone appears with probability at most ``delta``.

@@ -146,13 +146,13 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Largest estimated share of rows beyond a column's clip; None if unknown."""
+        """Largest estimated share of rows beyond a column's clip; None for counts, online, or much noise."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 
     @property
     def dropped_rows(self) -> float | None:
-        """Estimated share of dropped rows, at most 5 ``rows`` of a person; None if unknown."""
+        """Estimated share of dropped rows, at most 5 ``rows`` of a person; None without persons, and online."""
         return None if self.released.rows is None else self.released.rows.share
 
     @cached_property
@@ -201,8 +201,8 @@ class Table:
     ) -> tuple[Floats, Floats]:
         """Ends (low, high) about the true answer of :meth:`estimate`, with the given probability.
 
-        An end is NaN where released numbers say too little.  ParameterError also unless ``confidence``, by default
-        the table's, is in (0, 1).
+        An end is NaN where released numbers say too little; revised ones follow from a model.  ParameterError also
+        unless ``confidence``, by default the table's, is in (0, 1).
         """
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)

@@ -32,7 +32,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)])
 GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
 #: Each takes a second and more of computing.
-LONG = {"many_meters", "auditing", "choosing"}
+LONG = {"many_meters", "auditing"}
 PROOFS = ("privacy", "noise", "streams_proofs", "tables_proofs", "points", "local")
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
 RUNS = {

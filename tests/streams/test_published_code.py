@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.accuracy import methods, published
+from benchmarks.accuracy import published
 from benchmarks.accuracy.published import TOLERANCE, Row, composed, hierarchy
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA
@@ -36,9 +36,8 @@ def test_methods_agree_with_the_published_code(name: str) -> None:
     """Medians of MSE at epsilon = .05 within a factor of 1.5 wherever the reference has the row."""
     table, own, epsilon = reference(), STREAMS[name].reference, 0.05
     # Power: another number of pruned levels is far outside.
-    unlike = Row("prune 2", composed(methods.P95, hierarchy(prune=2), methods.RECENT), "range_p95", "hatH_16^c")
-    # Base (zeros) is compared once, where truth is as it is.
-    both, fixed = methods.end_to_end(epsilon), [*methods.second_phase(epsilon)[1:], unlike]
+    unlike = Row("prune 2", composed(published.P95, hierarchy(prune=2), published.RECENT), "range_p95", "hatH_16^c")
+    both, fixed = published.end_to_end(epsilon), [*published.second_phase(epsilon), unlike]
     factors = {}
     for rows, truth in ((both, "raw"), (fixed, "clipped")):
         there = {row.name: table.get((own, row.experiment, row.method, epsilon)) for row in rows}
@@ -51,17 +50,16 @@ def test_methods_agree_with_the_published_code(name: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", methods.EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.01, 0.05, 0.1])
 def test_thresholds_agree_with_the_published_code(epsilon: float) -> None:
     """Figure 7 on POS; S-P is left out, half of whose thetas are 0 and the rest anywhere."""
     table, thetas = reference(), published.read(published.THRESHOLDS)
-    rows = [row for row in methods.private_rules() if row.method in ("NM-E", "S-PAK")]
-    found = medians("POS", rows, epsilon, THRESHOLD_RUNS)
+    found = medians("POS", published.private_rules(), epsilon, THRESHOLD_RUNS)
     theta = found["threshold"]["S-PAK"] / thetas["pos", "theta eps=range_eps", "S-PAK", epsilon].theta
     assert 1 / TOLERANCE < theta < TOLERANCE
     # The error under S-PAK, whose theta is beyond every value, is noise: theta squared.
     for name, allowed in (("NM-E", TOLERANCE), ("S-PAK", TOLERANCE**2)):
-        factor = found["mse"][name] / table["pos", methods.EXPERIMENT, name, epsilon].mse
+        factor = found["mse"][name] / table["pos", published.EXPERIMENT, name, epsilon].mse
         assert 1 / allowed < factor < allowed, name
 
 

@@ -150,7 +150,7 @@ WORKLOADS = (Question(),)
 
 
 class Cell(NamedTuple):
-    """What a cell is told besides the stream and the question."""
+    """Numbers of a cell besides its stream and question."""
 
     epsilon: float
     repetition: int
