@@ -75,7 +75,8 @@ class SampleSet(ValueSet):
         """Hours of the city since the midnight that began 1970, a Thursday."""
         import pandas as pd
 
-        times = pd.read_parquet(folder / self.source, columns=[self.times])[self.times]
+        column = str(self.times)
+        times = pd.read_parquet(folder / self.source, columns=[column])[column]
         local = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone).tz_localize(None)
         return local.to_numpy().astype("datetime64[h]").astype(np.int64)
 
@@ -84,6 +85,7 @@ class SampleSet(ValueSet):
 class Sample(Values):
     """The values, and the hours in which they came."""
 
+    data_set: SampleSet
     hours: Indices | None = None
 
     @cached_property
@@ -91,7 +93,7 @@ class Sample(Values):
         hours = self.hours
         if hours is None:
             # The first day is a Monday.
-            hours = 24 * 4 + np.arange(self.values.size) * 24 * self.data_set.days // self.values.size
+            hours = 24 * 4 + np.arange(self.values.size) * 24 * (self.data_set.days or 1) // self.values.size
         return {"hour": hours % 24, "weekday": (hours // 24 + 3) % 7}
 
     def stretch(self, number: int, count: int, by: str | None) -> Iterator[tuple[str, Floats]]:
@@ -148,7 +150,7 @@ WORKLOADS = (Question(),)
 
 
 class Cell(NamedTuple):
-    """Inputs of a cell besides the stream and the question."""
+    """Inputs of a cell besides its stream and question."""
 
     epsilon: float
     repetition: int
@@ -233,7 +235,7 @@ def _of_runs(plain: bool = False) -> Any:
         for start in range(0, sample.values.size, size):
             released = publisher.publish(sample.values[start : start + size])
         truth = sample.values.sum()
-        clipped = truth - np.minimum(sample.values, publisher.threshold).sum()
+        clipped = truth - np.minimum(sample.values, publisher.threshold or bound).sum()
         return {"error at n / B": abs(released[-1] - truth) / bound, "clipping error / B": clipped / bound}
 
     return run
