@@ -35,7 +35,7 @@ def is_scalar(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """Shorten `value` for a message, to its type if a container."""
+    """Shorten `value` for a message, to its type if a container, which may hold private values."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:

@@ -201,6 +201,7 @@ class AuditResult:
     hits, hits_adjacent : int
         Counted runs with the event.
     seconds : float
+        Time that the audit took.
     chosen : Event or None
         Event of the bound.
 

@@ -134,7 +134,7 @@ class RunningCounts(Publisher[CountState]):
     size : int
         Number of running sums.
     seed, key
-        As for :class:`fastdp.StreamPublisher`.
+        As for :func:`fastdp.release`.
 
     Notes
     -----
@@ -317,7 +317,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
     dimension : int
         Numbers that arrive at each time: running sums of a counter.
     seed, key
-        As for :class:`fastdp.StreamPublisher`; each counter gets its own key.
+        As for :func:`fastdp.release`; each counter gets its own key.
 
     Notes
     -----

@@ -65,7 +65,7 @@ _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"
 
 
 def kind_of(dtype: object) -> str:
-    """Kind of the entries, without lengths or categories."""
+    """Kind of the entries, without lengths or categories, which would reveal data."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     match = re.match(r"\w+", str(dtype))

@@ -59,8 +59,8 @@ def table(frame: Foreign) -> EngineTable:
     Parameters
     ----------
     frame : dask.dataframe.DataFrame or path
-        Files (of Parquet also folders) that all workers reach are read by a task for each file, or row group of a
-        single one, on this process's ``distributed.Client`` or threads.
+        Parquet or CSV files, or folders of Parquet, that all workers reach are read by a task for each file, or row
+        group of a single one, on this process's ``distributed.Client`` or threads.
 
     Returns
     -------

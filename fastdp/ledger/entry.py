@@ -67,6 +67,7 @@ class Entry:
     mechanism : dict or str or None
         Class and public parameters, or a description.
     note : str
+        The caller's text.
     state : str
         ``"spent"``, ``"reserved"`` (it counts), or ``"cancelled"`` (it does not).
     nonce : str

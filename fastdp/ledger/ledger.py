@@ -117,8 +117,8 @@ class Ledger:
     ) -> Budget:
         """Cost allowed to one more release of a stream, on these positions, this part or these times.
 
-        Where epsilons add up it is never overstated; where rhos do, a pure release below it may be refused.  Delta
-        includes the distance of sampled noise.
+        In the stream's present unit.  Where epsilons add up it is never overstated; where rhos do, a pure release
+        below it may be refused.  Delta includes the distance of sampled noise.
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -149,6 +149,7 @@ class Ledger:
         Parameters
         ----------
         stream : str
+            Name of the stream.
         per : str or timedelta
             Length of the periods, such as "1mo", from midnight of the unit's zone.
 
@@ -239,8 +240,8 @@ class Ledger:
         stream : str
             Name of the stream, which has the budget.
         start, stop : int, optional
-            Positions [start, stop) that are read, counted from the stream's first value; without stop, no end. Only
-            for one replaced value.
+            Positions [start, stop) that are read, hold-out included, counted from the stream's first value; without
+            stop, no end. Only for one replaced value.
         part : str, optional
             Label of the part that is read.  Parts must be disjoint by public facts, or (add or remove) by the
             element itself.  Only for one value, event or point.
@@ -279,8 +280,8 @@ class Ledger:
         Parameters
         ----------
         cancel_on : tuple of exception classes
-            If the block raises one of these, the budget is free again.  They must not depend on the data:
-            :class:`fastdp.errors.DataError` and its bases are refused.
+            Only errors that mean that nothing was released: the budget is then free again.  They must not depend on
+            the data: :class:`fastdp.errors.DataError` and its bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`.
         """
@@ -343,9 +344,10 @@ class Ledger:
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Omitted: unchanged, or the general one for a stream without its own.
+            None: no limit.  Omitted: unchanged, or the general one for a stream without its own.  A limit below the
+            spent amount refuses all further releases.
         stream : str, optional
-            None for all.
+            Name of the stream; None for all without their own.
         per : str or timedelta, optional
             The limit holds for a person with all their rows in each calendar period of this length ("1mo") of the
             data's time.  A release without public start and stop counts in every period; a unit without periods, or
@@ -528,7 +530,7 @@ class Reservation:
         self.entry = made
 
     def commit(self, stop: int | None = None) -> Entry:
-        """Record that the release has happened; positions from `stop` on were not read."""
+        """Record that the release has happened; from `stop` on, within the reservation, no position was read."""
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry

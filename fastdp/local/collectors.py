@@ -1,4 +1,7 @@
-"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E)."""
+"""Collectors add up reports as integers on the server (ToPS section 4, Appendix E).
+
+Senders are not trusted.
+"""
 
 from __future__ import annotations
 

@@ -58,6 +58,7 @@ class Distribution:
     log_likelihood : float
         Natural logarithm of the reports' likelihood.
     n_reports : int
+        Number of reports.
     scale : "linear" or "logarithmic"
         Bins have equal widths in units of the input, or in octaves of v / low.
     reports : tuple or None

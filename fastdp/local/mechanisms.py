@@ -97,7 +97,7 @@ class Mechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report."""
+        """Pure epsilon-DP of one report; void with a ``seed``."""
         proof = "one report a value: each depends on its own value and on one random word of its own"
         return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", proof), model="local")
 

@@ -315,7 +315,7 @@ class ToPLServer(Publisher[ServerState]):
     holdout : int
         m: the first users, who choose the threshold.
     max_range : int
-        r: longest range of a query.
+        r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
         Of :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
         method="concave")``; "linear": ``SquareWave()``, the paper's SW-W, Eq. 8 corrected.
@@ -473,11 +473,12 @@ class ToPL(Publisher[SimulationState]):
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     seed, key
-        Source of random words.
+        As for :func:`fastdp.release`.
 
     Notes
     -----
-    The process sees the true values.  Output does not depend on chunking.
+    The process sees the true values and must be trusted: for experiments, or a curator.  Output does not depend on
+    chunking.
 
     Examples
     --------
@@ -546,7 +547,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of both groups."""
+        """Guarantee of both groups; ``simulated`` with a seed."""
         return replace(self.server.guarantee, simulated=self._key.simulated)
 
     @single_caller

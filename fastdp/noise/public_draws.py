@@ -46,7 +46,7 @@ def discrete_laplace(
     stream : int
         Below 2^40; key and stream determine the draws, so use each pair once.
     seed, key
-        By default a fresh key, fit for a release.
+        As for :func:`fastdp.release`; by default a fresh key, fit for a release.
 
     Returns
     -------

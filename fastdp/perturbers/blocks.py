@@ -154,14 +154,16 @@ class Blocks(Flat):
     Parameters
     ----------
     focus : int, (int, int) or "longest", optional
-        Public length of the ranges that matter, their shortest and longest, or r; by default all up to r.
+        Public length of the ranges that matter, their shortest and longest, or "longest": max_range; by default all
+        lengths up to it.
     rising : bool
         True lets a theta that is not public follow a stream that outgrows its hold-out.
     season : float, optional
         Public period in values, at least 2: predictions follow waves of this period and of seven that released sums
         show.
     noise : "laplace" or "gaussian"
-        As for :class:`Flat`; values of one unit may lie in one block, so w cost w times the scale.
+        Gaussian noise needs ``delta``; values of one unit may lie in one block, so ``contributions`` = w costs w
+        times the scale.
 
     Notes
     -----

@@ -413,7 +413,7 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
 
     Parameters
     ----------
-    domain, epsilon, max_depth, fan_out, sensitivity, outside, seed, key
+    domain, epsilon, max_depth, fan_out, sensitivity, outside
         As for :class:`fastdp.PHDStream`.
     period : int, optional
         Steps between counts, 1 to 65,536; by default chosen at every count.
@@ -422,7 +422,9 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     shrink : bool
         True moves the estimates of a cell's children towards equal counts, by as much as noise suggests.
     total_share : float
-        As for :class:`fastdp.PHDStream`, at every step.
+        Fraction of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Notes
     -----

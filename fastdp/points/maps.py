@@ -291,7 +291,8 @@ class Network(Map):
     geographic : bool
         As for :class:`Polygons`; lengths are then in kilometres.
     tolerance : float, optional
-        Greatest distance of an accepted point from a line; by default rounding error.
+        Greatest distance of an accepted point from a line; by default rounding error.  Publishers :meth:`snap`
+        accepted points onto the lines.
 
     Attributes
     ----------
@@ -392,7 +393,10 @@ class Network(Map):
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """Nearest point on the lines to each point: float64[n, 2]."""
+        """Nearest point on the lines to each point: float64[n, 2].
+
+        Points move independently, so adjacent streams stay adjacent.
+        """
         table = as_points(points, "points", 2)
         nearest = self._tree.nearest(load("shapely").points(table * self._scales))
         steps = self._steps[nearest] * self._scales

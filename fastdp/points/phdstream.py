@@ -228,7 +228,7 @@ class PointPublisher(Publisher[S]):
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension, or outside the domain.
+            For points that are not finite, of another dimension, or outside the domain; nothing is consumed.
         """
         self.advance(added, removed)
         return self.sample()
@@ -381,8 +381,8 @@ class PHDStream(PointPublisher[PHDState]):
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased, unlike one that settles),
-        ``"binary"`` (1,024 activations a tree), or another one.
+        Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased, unlike
+        one that settles), ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
         D: depth of the smallest cells; ``fan_out`` to the power D is at most 2^62.
     fan_out : int
@@ -402,7 +402,7 @@ class PHDStream(PointPublisher[PHDState]):
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
         its bounding box, on a network to the nearest road.
     seed, key
-        As for :class:`fastdp.StreamPublisher`.
+        As for :func:`fastdp.release`.
 
     Notes
     -----

@@ -32,7 +32,7 @@ Counts: TypeAlias = float | Floats
 
 
 class ReleasedTree:
-    """Holds disjoint cells that cover the domain, each with a private count.
+    """Holds disjoint cells that cover the domain, each with a private count; all of it is public.
 
     Attributes
     ----------
@@ -201,10 +201,12 @@ class PrivTree:
 
     Parameters
     ----------
-    domain, max_depth, fan_out, threshold, outside, seed, key
+    domain, max_depth, fan_out, threshold, outside
         As for :class:`fastdp.PHDStream`.
     epsilon : float
         Privacy loss for the presence of one point.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Notes
     -----

@@ -217,7 +217,7 @@ class MovingAverage(ByRows):
     Parameters
     ----------
     window : int
-        w, from 1 to 65,536.
+        Number of blocks w, from 1 to 65,536.
 
     Notes
     -----

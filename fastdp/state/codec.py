@@ -199,7 +199,7 @@ def restore(kind: Any, described: JsonValue, machine: Any = None, start: Any = N
 
 
 def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any:
-    """`value`, if in the ranges of its annotations; else ValueError, without the value."""
+    """`value`, if in the ranges of its annotations; else ValueError, without the value, which may be secret."""
     if value is None:
         return None
     if LIKE_START in notes and start is not None:

@@ -493,7 +493,8 @@ class Publisher(Generic[S]):
         path, key
             As given to :meth:`keep`.
         replay : bool
-            True: the last recorded call is repeated with the same values, because its outputs were lost.
+            True: call again with the last recorded call's values, all in one call, because its outputs were lost;
+            others are refused.
         moved : bool
             True: the file was moved here, and no process continues it elsewhere.
         own : components, optional
@@ -591,6 +592,7 @@ class Publisher(Generic[S]):
         return described
 
     def _refuse_replay(self, call: str) -> None:
+        # Altered values would pass.
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 

@@ -195,7 +195,7 @@ R = TypeVar("R")
 
 
 class CallGuard:
-    """Refuses two threads at once, and use after a fork unless `forks`."""
+    """Refuses two threads at once, and use after a fork unless `forks`: both would repeat noise on other values."""
 
     __slots__ = ("calls", "forks", "number", "token")
 

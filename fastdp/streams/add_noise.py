@@ -153,8 +153,8 @@ def add_noise(
     Parameters
     ----------
     values : number or array-like
-        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Values beyond
-        2^62 (grid steps) saturate.
+        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Integers stay
+        integers; values beyond 2^62 (grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution, not computed from the
         data.  For floats it must hold for computed numbers, whose sums depend on order.
@@ -166,7 +166,7 @@ def add_noise(
     nonfinite : "raise" or "zero"
         NaN, infinity and missing values are refused, or count as 0 (also for the sensitivity).
     seed, key
-        As for :func:`fastdp.release`.
+        As for :func:`fastdp.release`; with either the same call gives the same output.
     ledger, stream : Ledger and str, optional
         Reserves the loss of this stream before values are read.
     return_guarantee : bool

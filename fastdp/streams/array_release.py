@@ -88,7 +88,8 @@ def release(
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default the operating system's.
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); never for two inputs with equal parameters unless their
+        ``stream`` differs.  By default the operating system's.
 
     Returns
     -------

@@ -43,10 +43,10 @@ class ToPS(StreamPublisher):
         (:class:`fastdp.thresholds.NoisyMax`).
     holdout : int, optional
         m: the first values, which choose the threshold and are not published; by default at most 65,536 and a quarter
-        of the length.
+        of ``expected_length``.
     max_range : int, optional
-        r: the longest query; a new tree of noise begins every r published values.  By default at most 2^20 and the
-        length.
+        r: the longest query; a new tree of noise begins every r published values.  By default at most 2^20 and
+        ``expected_length``.
     fan_out : int
         b: fan-out of the tree.
     prune : int, optional
@@ -60,8 +60,10 @@ class ToPS(StreamPublisher):
     every : str, float or timedelta, optional
         Public time between two values, such as "30min" or seconds; without a length, a year is planned.  Warns of
         hold-outs of over a day.
-    resolution, nonfinite, contributions, seed, key
+    resolution, nonfinite, contributions
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Notes
     -----
@@ -141,7 +143,7 @@ class Adaptive(StreamPublisher):
         m: the first values, which choose the threshold; from 16 on the last 1/16 to 1/8 are released as block sums.
         By default 65,536, fewer for a known length or rate; 0 with a fixed threshold.
     max_range : int, optional
-        r: the longest query; by default at most 2^20 and the length.
+        r: the longest query; by default at most 2^20 and ``expected_length``.
     perturber : Blocks, optional
         By default :class:`fastdp.perturbers.Blocks`, which has options for ranges, a season and a rising theta.
     threshold : Threshold or float, optional
@@ -155,8 +157,10 @@ class Adaptive(StreamPublisher):
         Above 0: Gaussian noise and an (epsilon, delta)-DP release.
     expected_length, every
         As for :class:`fastdp.ToPS`.
-    resolution, nonfinite, seed, key
+    resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Warns
     -----

@@ -422,8 +422,10 @@ class PAK(Publisher[PAKState]):
         True: r tau is at most the bound; False, the paper's, needs a threshold that does not clip.
     average : int, "all" or None
         Averages in place of sums: of all values so far, or of the last w.
-    resolution, seed, key
+    resolution
         As for :class:`fastdp.StreamPublisher`.
+    seed, key
+        As for :func:`fastdp.release`.
 
     Notes
     -----

@@ -72,8 +72,8 @@ class StreamPublisher(Publisher[State]):
 
     Notes
     -----
-    Privacy: pure epsilon, exact on this machine; quantile thresholds add a delta or rest on real arithmetic.  Output
-    does not depend on chunking.
+    Privacy: pure epsilon, exact on this machine, with ``NoisyMax``, ``ScaleFree`` or ``Fixed`` and Laplace noise;
+    quantile thresholds add a delta or rest on real arithmetic.  Output does not depend on chunking.
 
     Examples
     --------

@@ -396,7 +396,8 @@ def means(
 ) -> Table:
     """Private means of a column by window of time and key: :func:`aggregate` of its means.
 
-    Parameters as of :func:`totals`.  The column has .6 of epsilon, or .65 of rho, the rows the rest.
+    Parameters as of :func:`totals`.  Of the budget left by persons and keys the column has .6 (.65 of rho), the rows
+    the rest.
 
     Examples
     --------

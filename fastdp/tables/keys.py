@@ -217,7 +217,7 @@ def counts_suffice(epsilon: float, delta: float, contributions: int, share: floa
 
 
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
-    """Noisy sums, and flags of keys that pass; keys without sums never pass."""
+    """Noisy sums, and flags of keys that pass; keys without sums, whose names are secret, never pass."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
     noise = bound_noise.draw_cell_noise(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]

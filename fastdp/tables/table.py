@@ -70,7 +70,8 @@ class Table:
         Columns are ``window`` (its start) and the keys.  One statistic adds ``estimate``, ``std_error``, ``low``,
         ``high``, from the window's own sum, and ``revised``, ``revised_low``, ``revised_high``, from a model of all
         windows of the key; several add NAME, NAME_low, NAME_revised and so on, such as "kwh_sum".  A key column of
-        such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema (pyarrow).
+        such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema's
+        "fastdp" (pyarrow).
         """
         family = self.released.family
         frame = FAMILIES[family](readable(self._arrow(), family))

@@ -58,7 +58,7 @@ class Windows(Publisher[WindowsState]):
         Fixed length ("10min") by which the clock follows the latest time seen, which is then public.  By default
         :meth:`advance` alone moves it.
     seed, key
-        As for :func:`fastdp.aggregate`.
+        As for :func:`fastdp.release`.
 
     Notes
     -----

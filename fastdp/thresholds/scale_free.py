@@ -101,8 +101,6 @@ class ScaleFree:
 
     If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams_proofs.md``).
 
-    Where all values may lie above the winner, theta is the bound.
-
     Examples
     --------
     >>> import numpy as np, fastdp

@@ -114,7 +114,8 @@ def bin_eighths(
 def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
     """Lowest index j >= 1 of the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 
-    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term).
+    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term);
+    ``noise``: of scale K / epsilon.
     """
     at_most = counts[0]
     best = 0
