@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fastdp_lab import sweeps
@@ -64,6 +65,45 @@ def test_means_decide(
     if ratios is not None:
         assert verdict.ratios[::2] == pytest.approx(ratios)
     assert as_row(verdict)[1].startswith("mse of ")
+
+
+def drawn(**errors: Any) -> Any:
+    """Results of mechanisms whose errors are an array by data set, budget and repetition."""
+    levels = ["dataset", "epsilon", "repetition"]
+    frames = [
+        pandas.MultiIndex.from_product(map(range, each.shape), names=levels)
+        .to_frame(index=False)
+        .assign(mse=each.ravel(), mechanism=name)
+        for name, each in errors.items()
+    ]
+    return pandas.concat(frames).assign(workload="W", group="all")
+
+
+@pytest.mark.parametrize("repetitions", [2, 3, 4, 20])
+def test_equal_mechanisms_are_decided_apart_in_5_percent_of_cells(repetitions: int) -> None:
+    noise = np.random.default_rng(repetitions).standard_normal((2, 1000, 1, repetitions))
+    verdict = decide(Claim("", "A", "B"), drawn(A=1 + 0.05 * noise[0], B=1 + 0.05 * noise[1]))
+    assert 0.03 < (verdict.holds + verdict.fails) / verdict.cells < 0.07
+
+
+def test_budgets_that_share_queries_are_not_independent() -> None:
+    queries = 1 + 0.1 * np.random.default_rng(1).standard_normal((300, 1, 5))
+    errors = drawn(A=np.ones((300, 6, 5)), B=np.repeat(queries, 6, axis=1))
+    for claim in Claim("", "A", "B", pooled=True), Claim("", "A", "B", pooled=True, better_epsilon=1.0):
+        verdict = decide(claim, errors)
+        assert verdict.cells == 300
+        assert 0.02 < (verdict.holds + verdict.fails) / 300 < 0.09
+
+
+@pytest.mark.parametrize(("fails", "found"), [(0, "agrees"), (1, "agrees"), (2, "differs"), (3, "differs")])
+def test_a_share_is_not_rounded(fails: int, found: str) -> None:
+    """1 - 0.9 is less than a tenth in floating point."""
+    ratio = np.full((10, 1, 2), 2.0)
+    ratio[:fails] = 0.5
+    assert decide(Claim("", "A", "B", share=0.9), drawn(A=np.ones((10, 1, 2)), B=ratio)).found == found
+    ratio[9:, 0, 1] = 40.0  # one cell is open
+    rest = {0: "agrees", 1: "open", 2: "differs", 3: "differs"}[fails]
+    assert decide(Claim("", "A", "B", share=0.9), drawn(A=np.ones((10, 1, 2)), B=ratio)).found == rest
 
 
 def test_repetitions_are_paired_and_a_margin_leaves_cells_open() -> None:

@@ -20,7 +20,7 @@ PICTURES = "The folder of pictures; they replace those of the same name.  [defau
 def plot(folder: Path, output: Path | None, group: str, formats: tuple[str, ...]) -> None:
     """Draw the results of "fastdp bench": errors and thresholds against epsilon, streams over time.
 
-    Lines are means over repetitions, bands two standard errors.  A running sweep can be drawn too.
+    Lines are means over repetitions, bands their 95 % intervals.  A running sweep can be drawn too.
     """
     with plain_errors():
         from fastdp_lab.sweeps import draw

@@ -17,7 +17,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import DataError
 from fastdp.kinds import Floats, Json
-from fastdp_lab.sweeps.claims import DECISIVE
+from fastdp_lab.sweeps.claims import student
 from fastdp_lab.sweeps.results import load, read_manifest
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def draw(
     Errors against epsilon, or against theta where that is given (a picture for each metric), thresholds, and streams
     over time; for points errors over time and against epsilon, totals over time, and maps; for statistics quantiles
     against shares or times, densities of runs, and numbers by data set or epsilon.  Lines are means over repetitions,
-    bands two standard errors.
+    bands the 95 % confidence intervals by Student's distribution.
 
     Parameters
     ----------
@@ -229,13 +229,13 @@ def looks(names: Sequence[str], base: Callable[[str], bool] = lambda name: False
 
 
 def curves(ax: Axes, rows: DataFrame, x: str, y: str, styles: Styles, by: str = "mechanism") -> Json:
-    """Draw means over repetitions and two standard errors, a curve for each mechanism; handles for the legend."""
+    """Draw means over repetitions and their 95 % intervals, a curve for each mechanism; handles for the legend."""
     handles = {}
     for name, style in styles.items():
         finite = rows[(rows[by] == name) & rows[y].notna()]
         if len(finite):
-            found = finite.groupby(x)[y].agg(["mean", "sem"])
-            factor = np.exp(DECISIVE * found["sem"] / found["mean"])
+            found = finite.groupby(x)[y].agg(["mean", "sem", "count"])
+            factor = np.exp(student(found["count"]) * found["sem"] / found["mean"])
             (handles[name],) = ax.plot(found.index, found["mean"], **style)
             ax.fill_between(
                 found.index,
