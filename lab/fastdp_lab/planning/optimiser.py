@@ -183,10 +183,14 @@ def optimise_pak(
     given_as = {"n": n, "bound": bound, "epsilon": epsilon, "delta": delta, "beta": beta, "p_max": p_max}
     n, bound, epsilon, delta, beta, p_max = (RANGES[name].check(name, each) for name, each in given_as.items())  # type: ignore[assignment]
     size = validation.integer("m", m, 1, n - 2)
+    as_printed = validation.flag("as_printed", as_printed)
     if not callable(quantile):
         raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function of a share")
+    if smooth_sensitivity is not None and not callable(smooth_sensitivity):
+        given = validation.shown(smooth_sensitivity)
+        raise ParameterError(f"smooth_sensitivity = {given}: expected a function of a share and b, or None")
     plain_error = tree_error(bound, n, epsilon, beta)
-    given: Any = plain_error, n, size, bound, epsilon, delta
+    rest: Any = plain_error, n, size, bound, epsilon, delta
 
     def at(unknowns: Floats) -> Optimum | float:
         """The parameters at a point of the box, or how far they break a constraint."""
@@ -218,7 +222,7 @@ def optimise_pak(
             (beta_qt, beta_lt, beta_lap, beta_out, beta_rt),
             (centre, sensitivity, 1.0 / inverse, tau, error),
         )
-        return Optimum(plain_error / error, False, r, count / (p * size), p, share, *betas, *found, *given)
+        return Optimum(plain_error / error, False, r, count / (p * size), p, share, *betas, *found, *rest)
 
     def objective(unknowns: Floats) -> float:
         """ln(Eq. 16 / Eq. 3), or a wall that falls towards the allowed side."""
@@ -227,7 +231,7 @@ def optimise_pak(
 
     # The plain binary tree, written as in the first rows of Tables I and II.
     betas, nan = (0.0, 0.0, beta, 0.0, 0.0), math.nan
-    best = Optimum(1.0, True, 1.0, 1.0, p_max, 0.0, *betas, nan, nan, nan, nan, plain_error, *given)
+    best = Optimum(1.0, True, 1.0, 1.0, p_max, 0.0, *betas, nan, nan, nan, nan, plain_error, *rest)
     smallest = -2.0 * math.log(beta * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
     if smallest >= p_max:
         return best
