@@ -105,17 +105,17 @@ class Verdict:
     ratios: tuple[float, float, float]
 
 
-def named(claim: Claim, side: str, known: Iterable[Any]) -> dict[Any, str]:
+def named(claim: Claim, side: str, known: Iterable[Any], *, strict: bool = False) -> dict[Any, str]:
     """The entries that a side stands for, each with what a list adds to its name, "" where there is none.
 
-    ParameterError if a name stands for none.
+    ParameterError if ``strict`` and a name stands for none; in results it does where every run of it failed.
     """
     given: Any = getattr(claim, side)
     every = dict.fromkeys(known)
     found: dict[Any, str] = {}
     for name in given if isinstance(given, tuple) else (given,):
         listed = {} if claim.by != "mechanism" else {e: e[len(name) :] for e in every if e.startswith(f"{name}, ")}
-        if name not in every and not listed:
+        if strict and name not in every and not listed:
             validation.choice(side, name, tuple(every))
         found |= {name: ""} if name in every else listed
     return found
