@@ -13,7 +13,7 @@ import pytest
 from fastdp.errors import FastDPError
 from fastdp_lab import suites
 from fastdp_lab.datasets import CATALOGUE
-from fastdp_lab.sweeps import check_data, page, run, timed
+from fastdp_lab.sweeps import check_data, draw, load, page, run, timed
 from fastdp_lab.sweeps.claims import Claim, decide
 from fastdp_lab.sweeps.figures import Sweep
 
@@ -253,6 +253,15 @@ def test_registered_mechanisms_take_whole_numbers(
             check_data(specification, tmp_path)
 
 
+def test_a_private_threshold_is_no_axis(tmp_path: Path) -> None:
+    """One run of one budget has one threshold, which was not listed."""
+    (tmp_path / "own.toml").write_text(SUITE.replace("[0.5, 2.0]", "[0.5]").replace("repetitions = 2", ""))
+    own = suites.from_file(tmp_path / "own.toml").specification
+    folder = run(replace(own, mechanisms=own.mechanisms[:1]), tmp_path / "out")
+    assert load(folder)["threshold"].notna().all()
+    assert draw(folder, tmp_path / "pictures") == []
+
+
 def test_a_mechanism_that_fails_leaves_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The binary tree has no parts of so small an epsilon."""
     text = SUITE.replace("[0.5, 2.0]", "[1e-8]").replace('name = "binary tree"', 'name = "DSAT"')
@@ -268,7 +277,5 @@ def test_a_mechanism_that_fails_leaves_a_page(tmp_path: Path, monkeypatch: pytes
     claimed = page.write_page(folder, replace(suite, claims=(Claim("s", "Base", "DSAT"),)), seconds).read_text()
     assert '<td class="text">mse of DSAT / Base' in claimed
     assert "0 of 0 hold" in claimed
-    # No list of thresholds: there is nothing to draw against theta.
-    assert not list((folder / "figures").glob("mse*"))
     monkeypatch.chdir(folder)
     assert page.write_archive(Path()) == tmp_path / "out.zip"

@@ -134,13 +134,14 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         pairs = ["entry"] if found["entry"].all() and other["entry"].all() else []
         found = found.merge(other, on=[*keys, *pairs, "repetition"], suffixes=("", " of worse"))
     cell = [each for each in found if each not in ("number", "over", "repetition")]
-    rest = [each for each in cell if not (claim.pooled and each.startswith("epsilon"))]
+    rest = [each for each in cell if not (claim.pooled and str(each).startswith("epsilon"))]
     groups = found.groupby(cell, sort=False)[["over", "number"]]
     means = groups.mean()
     ratio = means["over"] / means["number"]
     if claim.pooled:
         with np.errstate(divide="ignore"):
-            ratio = np.exp(np.log(ratio).groupby(level=rest, sort=False).mean())
+            logs: Any = np.log(ratio)
+            ratio = np.exp(logs.groupby(level=rest, sort=False).mean())
     # Both see the same queries, and all budgets do, so that errors of a repetition may rise and fall together.
     relative = found[["over", "number"]] / groups.transform("mean").replace(0.0, 1.0)
     paired = found.assign(difference=relative["over"] - relative["number"])
