@@ -106,6 +106,20 @@ def test_a_share_is_not_rounded(fails: int, found: str) -> None:
     assert decide(Claim("", "A", "B", share=0.9), drawn(A=np.ones((10, 1, 2)), B=ratio)).found == rest
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_errors_of_exactly_0_decide(pooled: bool) -> None:
+    """The one without error is better, at every budget or at one of several."""
+    exact = np.ones((1, 2, 2))
+    exact[0, 0] = 0.0
+    errors = drawn(A=np.ones((1, 2, 2)), exact=exact)
+    better, worse = (
+        decide(Claim("", *names, least=least, pooled=pooled), errors)
+        for names, least in ((("exact", "A"), 1.0), (("A", "exact"), 0.5))
+    )
+    assert (better.found, better.holds, better.ratios[2]) == ("agrees", 2 - pooled, float("inf"))
+    assert (worse.found, worse.fails, worse.ratios[0]) == ("differs", 1, 0.0)
+
+
 def test_repetitions_are_paired_and_a_margin_leaves_cells_open() -> None:
     """A is 1 and 3, B twice as much each time: the ratio is sure, though each error varies."""
     paired = rows().assign(mse=lambda each: each["mse"] * (1 + 2 * each["repetition"]))

@@ -84,6 +84,40 @@ def test_times_are_those_of_a_city(tmp_path: Path) -> None:
         assert found["all"][0, f"hour {hour}: 0.2"] == upper(values.tolist(), 0.2)
 
 
+@pytest.mark.parametrize("column", ["zoned", "text", "t", "absent", "number", "words", "some"])
+def test_columns_of_times(tmp_path: Path, column: str) -> None:
+    """Zones of their own are turned into the city's; what is no time is refused without its values."""
+    times = pd.date_range("2026-03-06", periods=2400, freq="7min")
+    columns = {"t": times, "text": times.astype(str), "zoned": times.tz_localize("UTC").tz_convert("Asia/Tokyo")}
+    columns |= {"number": range(2400), "words": ["secret"] * 2400, "some": times.where(times > times[0])}
+    pd.DataFrame({**columns, "v": np.arange(2400) % 70}).to_parquet(tmp_path / "x.parquet")
+    pd.DataFrame({"t": times, "v": np.arange(2400) % 70}).to_csv(tmp_path / "x.csv", index=False)
+    given = tables(file="x.parquet", column="v", times=column)
+    given |= {"repetitions": 1, "workloads": [{"kind": "quantiles", "shares": [0.2], "by": "hour"}]}
+    if column in ("zoned", "text"):
+        given["datasets"].append({**given["datasets"][0], "name": "UTC", "times": "t"})
+        found = sweeps.load(sweeps.run(sweeps.from_table(given), tmp_path / "out", data=tmp_path))
+        mine, other = (found[found["dataset"] == name]["value"].tolist() for name in ("x", "UTC"))
+        assert mine == other
+        return
+    if column == "t":
+        given["datasets"][0]["file"] = "x.csv"
+    said = complaint(given, tmp_path)
+    assert f"datasets[0].times = '{column}': expected a column of times, none absent, of a Parquet file" in said
+    assert "secret" not in said
+
+
+def test_pak_looks_at_a_hold_out(tmp_path: Path, stream: list[float]) -> None:
+    for system in ("pak_optimum", "pak_runs"):
+        said = complaint({**tables(file="x.npy"), "mechanisms": [{"system": system}], "workloads": [{}]}, tmp_path)
+        assert said == (
+            "datasets[0].holdout: mechanisms[0]: holdout = 0: expected the first m values of the stream, "
+            "which PAK looks at"
+        )
+    wrong = {**tables(file="x.npy"), "mechanisms": [{"system": "printed", "numbers": 5}], "workloads": [{}]}
+    assert complaint(wrong, tmp_path) == "mechanisms[0].numbers = 5: expected a table"
+
+
 def test_an_even_pace_has_days(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.repeat(np.arange(14.0) % 7.0, 100))
     given = tables(file="x.npy", days=14)

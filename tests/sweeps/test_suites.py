@@ -13,8 +13,8 @@ import pytest
 from fastdp.errors import FastDPError
 from fastdp_lab import suites
 from fastdp_lab.datasets import CATALOGUE
-from fastdp_lab.sweeps import check_data, page, run, timed
-from fastdp_lab.sweeps.claims import decide
+from fastdp_lab.sweeps import check_data, draw, load, page, run, timed
+from fastdp_lab.sweeps.claims import Claim, decide
 from fastdp_lab.sweeps.figures import Sweep
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -205,6 +205,19 @@ def test_pages_and_their_archive(tmp_path: Path) -> None:
         ('better = "Base"', 'better = "Bass"', "claims[0].better = 'Bass': expected one of"),
         ('better = "Base"', 'better = "Base"\nmetric = "maee"', "claims[0].metric = 'maee': expected one of"),
         ('better = "Base"', 'better = "Base"\nmetric = "mae"', "claims[0].metric = 'mae': expected one of"),
+        ('better = "Base"', "better = []", "claims[0].better = []: expected a name"),
+        ('better = "Base"', 'better = 0\nby = "look"', "claims[0].by = 'look': expected one of 'mechanism'"),
+        ('better = "Base"', 'better = 5.0\nby = "epsilon"', "claims[0].better = 5.0: expected one of 0.5, 2.0"),
+        ('better = "Base"', 'better = "al"\nby = "group"', "claims[0].better = 'al': expected one of 'all'"),
+        ('better = "Base"', 'better = "Base"\nbetter_epsilon = 1', "claims[0].better_epsilon = 1.0: expected one of"),
+        ('better = "Base"', 'better = "Base"\nepsilons = [1]', "claims[0].epsilons[0] = 1.0: expected one of"),
+        ('better = "Base"', 'better = "Base"\ndatasets = ["PSO"]', "claims[0].datasets[0] = 'PSO': expected one of"),
+        ('better = "Base"', 'better = "Base"\ngroups = ["al"]', "claims[0].groups[0] = 'al': expected one of"),
+        ("n = 600", "n = 600\noptional = true", "datasets[0].generator = 'table1': expected file or download"),
+        ("n = 600", "n = 600\nreal = 5", "datasets[0].real = 5: expected a table"),
+        ("n = 600", 'n = 600\nreal = { name = "r" }', "datasets[0].real has no source: expected one of"),
+        ("n = 600", "n = 600\nreal = { file = 5 }", "datasets[0].real.file = 5: expected a text"),
+        ("n = 600", 'n = 600\nreal = { download = "n" }', "datasets[0].real.download = 'n': expected one of"),
     ],
 )
 def test_keys_of_a_page_are_checked_before_a_run(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -240,6 +253,15 @@ def test_registered_mechanisms_take_whole_numbers(
             check_data(specification, tmp_path)
 
 
+def test_a_private_threshold_is_no_axis(tmp_path: Path) -> None:
+    """One run of one budget has one threshold, which was not listed."""
+    (tmp_path / "own.toml").write_text(SUITE.replace("[0.5, 2.0]", "[0.5]").replace("repetitions = 2", ""))
+    own = suites.from_file(tmp_path / "own.toml").specification
+    folder = run(replace(own, mechanisms=own.mechanisms[:1]), tmp_path / "out")
+    assert load(folder)["threshold"].notna().all()
+    assert draw(folder, tmp_path / "pictures") == []
+
+
 def test_a_mechanism_that_fails_leaves_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The binary tree has no parts of so small an epsilon."""
     text = SUITE.replace("[0.5, 2.0]", "[1e-8]").replace('name = "binary tree"', 'name = "DSAT"')
@@ -252,5 +274,8 @@ def test_a_mechanism_that_fails_leaves_a_page(tmp_path: Path, monkeypatch: pytes
     assert seconds["Base"] > 0.0
     told = page.write_page(folder, suite, seconds).read_text()
     assert "2 cells failed, the first: ParameterError: epsilon: a share" in told
+    claimed = page.write_page(folder, replace(suite, claims=(Claim("s", "Base", "DSAT"),)), seconds).read_text()
+    assert '<td class="text">mse of DSAT / Base' in claimed
+    assert "0 of 0 hold" in claimed
     monkeypatch.chdir(folder)
     assert page.write_archive(Path()) == tmp_path / "out.zip"

@@ -24,11 +24,12 @@ from typing import Any
 from fastdp import validation
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Json
-from fastdp_lab.datasets.catalogue import path_of
+from fastdp_lab.datasets.catalogue import CATALOGUE, path_of
 from fastdp_lab.mechanism import UNITS
-from fastdp_lab.sweeps.claims import BY, Claim, named
+from fastdp_lab.sweeps import points
+from fastdp_lab.sweeps.claims import BY, LEVELS, Claim, named
 from fastdp_lab.sweeps.specification import Specification, from_table, read_toml
-from fastdp_lab.sweeps.study import check_keys, placed, read, tables, text
+from fastdp_lab.sweeps.study import check_keys, placed, read, source_of, tables, text
 
 HERE = Path(__file__).parent
 _OWN = ("unit", "quick", "claims", "about", "tuned")
@@ -102,20 +103,28 @@ def from_file(path: Path, *, data: Path | None = None, quick: bool = False) -> S
         if quick:
             check_keys(own.get("quick", {}), "quick", ("repetitions", "epsilons"))
             table |= own.get("quick", {"repetitions": 2})
+        named_there = _names(table.get("datasets"))
         # Other errors of this key are found below.
         if isinstance(table.get("datasets"), list) and table["datasets"]:
             table["datasets"] = list(_present(table["datasets"], data))
             if not table["datasets"]:
                 raise DataError("datasets: none of their files is there; expected --data, a folder with one of them")
         specification = from_table(table)
-        _check_own(own, claims, specification)
+        _check_own(own, claims, specification, named_there)
         told = own.get("unit"), claims, own.get("about", ""), tuple(own.get("tuned", ()))
         return Suite(path.stem, specification, *told)
     except FastDPError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specification) -> None:
+def _names(data_sets: Any) -> list[str]:
+    """Names of data sets, there or not, and of real ones."""
+    each = [table for table in data_sets if isinstance(table, dict)] if isinstance(data_sets, list) else []
+    each += [table["real"] for table in each if isinstance(table.get("real"), dict)]
+    return [table["name"] for table in each if isinstance(table.get("name"), str)]
+
+
+def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specification, data_sets: list[str]) -> None:
     """Before anything runs: what a page needs only at its end."""
     if "unit" in own:
         validation.choice("unit", own["unit"], tuple(UNITS))
@@ -126,34 +135,58 @@ def _check_own(own: Json, claims: tuple[Claim, ...], specification: Specificatio
     for k, each in enumerate(tuned):
         text(f"tuned[{k}]", each)
     columns = specification.study.columns(specification.metrics)
+    known: dict[str, tuple[Any, ...]] = {
+        each: tuple(one.name for one in getattr(specification, f"{each}s"))
+        for each in ("mechanism", "dataset", "workload")
+    }
+    known["epsilon"] = tuple(dict.fromkeys(epsilon for _, epsilon in specification.pairs()))
+    known["dataset"] = tuple(dict.fromkeys([*known["dataset"], *data_sets]))
+    groups = [each.groups for each in specification.workloads]
+    if None not in groups:
+        known["group"] = tuple(dict.fromkeys(each for some in groups for each in some))
     for k, claim in enumerate(claims):
         with placed(f"claims[{k}]"):
-            validation.choice("by", claim.by, BY)
+            validation.choice("by", claim.by, BY if specification.study is points else LEVELS)
             validation.choice("metric", claim.metric, (*columns, "threshold"))
-            for side in ("better", "worse") if claim.by in ("mechanism", "dataset", "workload") else ():
-                if getattr(claim, side) is not None:
-                    named(claim, side, [each.name for each in getattr(specification, f"{claim.by}s")])
+            for side in ("better", "worse"):
+                if getattr(claim, side) == ():
+                    raise ParameterError(f"{side} = []: expected a name, or a list that is not empty")
+                if claim.by in known and getattr(claim, side) is not None:
+                    named(claim, side, known[claim.by], strict=True)
+            # A choice is a text; numbers are compared first.
+            if claim.better_epsilon is not None and claim.better_epsilon not in known["epsilon"]:
+                validation.choice("better_epsilon", claim.better_epsilon, known["epsilon"])
+            for level, accepted in known.items():
+                for j, name in enumerate(getattr(claim, f"{level}s")):
+                    # A data set that is not there may have lists, which are not expanded.
+                    absent = level == "dataset" and name.partition(", ")[0] in data_sets
+                    if name not in accepted and not absent:
+                        validation.choice(f"{level}s[{j}]", name, accepted)
 
 
 def _present(data_sets: list[Any], folder: Path | None) -> Iterator[Json]:
     """The tables of data sets whose files are there, real streams in place of synthetic ones."""
-    for table in data_sets:
+    for k, table in enumerate(data_sets):
         if not isinstance(table, dict):
             yield table
             continue
         each: dict[str, Any] = dict(table)
         optional, real = each.pop("optional", False), each.pop("real", None)
-        if optional and not _is_there(each, folder):
+        if optional and not _is_there(each, f"datasets[{k}]", folder):
             continue
-        if real is not None and _is_there(real, folder):
+        if real is not None and _is_there(real, f"datasets[{k}].real", folder):
             each = {key: value for key, value in each.items() if key not in _SYNTHETIC} | real
         yield each
 
 
-def _is_there(table: Json, folder: Path | None) -> bool:
-    if folder is None or "file" in table:
-        return folder is not None and (folder / table["file"]).is_file()
+def _is_there(table: Json, place: str, folder: Path | None) -> bool:
+    check_keys(table, place, None)
+    kind, source = source_of(table, place, {"download": tuple(CATALOGUE)})
+    if kind == "generator":
+        raise ParameterError(f"{place}.generator = {validation.shown(source)}: expected file or download")
+    if folder is None or kind == "file":
+        return folder is not None and (folder / source).is_file()
     # Without pooch nothing was downloaded.
     with suppress(StateError):
-        return path_of(table["download"]).is_file()
+        return path_of(source).is_file()
     return False

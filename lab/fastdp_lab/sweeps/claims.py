@@ -105,17 +105,17 @@ class Verdict:
     ratios: tuple[float, float, float]
 
 
-def named(claim: Claim, side: str, known: Iterable[Any]) -> dict[Any, str]:
+def named(claim: Claim, side: str, known: Iterable[Any], *, strict: bool = False) -> dict[Any, str]:
     """The entries that a side stands for, each with what a list adds to its name, "" where there is none.
 
-    ParameterError if a name stands for none.
+    ParameterError if ``strict`` and a name stands for none; in results it does where every run of it failed.
     """
     given: Any = getattr(claim, side)
     every = dict.fromkeys(known)
     found: dict[Any, str] = {}
     for name in given if isinstance(given, tuple) else (given,):
         listed = {} if claim.by != "mechanism" else {e: e[len(name) :] for e in every if e.startswith(f"{name}, ")}
-        if name not in every and not listed:
+        if strict and name not in every and not listed:
             validation.choice(side, name, tuple(every))
         found |= {name: ""} if name in every else listed
     return found
@@ -134,13 +134,14 @@ def decide(claim: Claim, rows: DataFrame) -> Verdict:
         pairs = ["entry"] if found["entry"].all() and other["entry"].all() else []
         found = found.merge(other, on=[*keys, *pairs, "repetition"], suffixes=("", " of worse"))
     cell = [each for each in found if each not in ("number", "over", "repetition")]
-    rest = [each for each in cell if not (claim.pooled and each.startswith("epsilon"))]
+    rest = [each for each in cell if not (claim.pooled and str(each).startswith("epsilon"))]
     groups = found.groupby(cell, sort=False)[["over", "number"]]
     means = groups.mean()
     ratio = means["over"] / means["number"]
     if claim.pooled:
         with np.errstate(divide="ignore"):
-            ratio = np.exp(np.log(ratio).groupby(level=rest, sort=False).mean())
+            logs: Any = np.log(ratio)
+            ratio = np.exp(logs.groupby(level=rest, sort=False).mean())
     # Both see the same queries, and all budgets do, so that errors of a repetition may rise and fall together.
     relative = found[["over", "number"]] / groups.transform("mean").replace(0.0, 1.0)
     paired = found.assign(difference=relative["over"] - relative["number"])

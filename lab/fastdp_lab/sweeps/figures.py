@@ -96,6 +96,15 @@ class Sweep:
         made = kinds.get(data_set) == "generator" and "synthetic" not in data_set
         return f"{data_set} (synthetic)" if made else data_set
 
+    def lists_theta(self) -> bool:
+        """True if one name of the specification has several thresholds."""
+        fixed: dict[str, set[float]] = {}
+        for each in self._specification["mechanisms"]:
+            part = each["parameters"].get("threshold")
+            if isinstance(part, dict) and "theta" in part:
+                fixed.setdefault(each["name"].partition(", ")[0], set()).add(part["theta"])
+        return any(len(each) > 1 for each in fixed.values())
+
     def is_base(self, mechanism: str) -> bool:
         """True if it publishes zeros."""
         return any(
@@ -283,7 +292,7 @@ def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
                 yield f"stream{label}", _streams(sweep, asked[asked["group"] != "all"])
         elif len(grouped) and several:
             yield from ((f"{name}{label}", _against_epsilon(sweep, grouped, name)) for name in metrics)
-        elif len(grouped) and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
+        elif sweep.lists_theta() and (grouped.groupby("mechanism")["threshold"].nunique() == 1).all():
             yield from ((f"{name}{label}", _against_theta(sweep, grouped, name)) for name in metrics)
         elif kinds[workload] == "running_sums" and "all" not in set(asked["group"]) and "mae" in rows:
             counted, said = asked.assign(values=asked["group"].astype(float)), "values in the sum"

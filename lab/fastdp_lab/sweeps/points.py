@@ -205,6 +205,11 @@ class BoxWorkload:
         if self.count is not None:
             validation.integer("count", self.count, 1, _QUERIES[self.kind][2])
 
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """Labels of all groups; those of a map depend on its count."""
+        return None if self.kind == "map" else self.classes
+
     def looks(self, steps: int) -> tuple[int, ...]:
         """The batches after which queries are asked, of a stream with so many."""
         if isinstance(self.times, tuple):

@@ -22,7 +22,7 @@ from msgspec import Meta
 
 import fastdp
 from fastdp import Key, validation
-from fastdp.errors import ParameterError
+from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp_lab.planning import Optimum, optimise_pak, outlier_error, sample_quantile, sample_sensitivity
 from fastdp_lab.sweeps import values
@@ -75,9 +75,15 @@ class SampleSet(ValueSet):
         """Hours of the city since the midnight that began 1970, a Thursday."""
         import pandas as pd
 
-        column = str(self.times)
-        times = pd.read_parquet(folder / self.source, columns=[column])[column]
-        local = pd.DatetimeIndex(times).tz_localize("UTC").tz_convert(self.zone).tz_localize(None)
+        try:
+            times = pd.read_parquet(folder / self.source)[self.times]
+            if pd.api.types.is_numeric_dtype(times) or times.isna().any():
+                raise ValueError
+            local = pd.to_datetime(times, utc=True).dt.tz_convert(self.zone).dt.tz_localize(None)
+        except (KeyError, ValueError):
+            # Their texts may quote values.
+            given = f"{self.place}.times = {validation.shown(self.times)}"
+            raise DataError(f"{given}: expected a column of times, none absent, of a Parquet file") from None
         return local.to_numpy().astype("datetime64[h]").astype(np.int64)
 
 
@@ -133,6 +139,15 @@ class Question:
 
     def check(self, size: int) -> None:
         """Streams of every length can be asked."""
+
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """Labels of all groups, None if they depend on the system."""
+        if self.kind == "numbers":
+            return self.only or None
+        parts = {None: [""], "hour": [f"hour {k}: " for k in range(24)]}
+        parts["weekday"] = [f"weekday {k}: " for k in range(7)]
+        return tuple(f"{part}{share:g}" for part in parts[self.by] for share in self.shares)
 
 
 #: Keys of each kind of questions.
@@ -243,6 +258,7 @@ def _of_runs(plain: bool = False) -> Any:
 
 def _of_print(numbers: Any) -> Any:
     """Numbers that a paper prints, the same for all data sets, or by their names."""
+    check_keys(numbers, "numbers", None)
 
     def printed(sample: Sample, question: Question, cell: Cell) -> Numbers:
         found = numbers.get(sample.data_set.name, numbers)
@@ -279,6 +295,8 @@ def build(specification: Specification, mechanism: Mechanism, sample: Sample, ep
         raise ParameterError(
             f"by: expected times or days in {data_set.place}, which tell the hours of {data_set.name}"
         )
+    if mechanism.system.startswith("pak") and not data_set.holdout:
+        raise ParameterError("holdout = 0: expected the first m values of the stream, which PAK looks at")
     statistic = systems()[mechanism.system].build(**mechanism.parameters)
 
     def run_cell(repetition: int, key: Key, seed: Any) -> tuple[float, list[Row]]:

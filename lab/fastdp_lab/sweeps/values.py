@@ -177,6 +177,14 @@ class Workload:
     def check(self, size: int) -> None:
         """Streams of every length can be asked."""
 
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """Labels of all groups, None if they depend on the stream."""
+        if self.kind == "timeline" or (self.kind == "running_sums" and not self.classes):
+            return None
+        classes = pairwise((1, *self.classes, "...")) if self.classes else ()
+        return ("all", *(f"[{low}, {high})" for low, high in classes))
+
     def draw(self, n: int, max_range: int, seed: int) -> tuple[Indices, Indices, list[tuple[str, Any]]]:
         """Ranges [start, stop) of a published part of n values, and labels and indices of groups, none empty."""
         if self.kind == "timeline":
@@ -193,8 +201,7 @@ class Workload:
             starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         if self.classes:
             found = np.searchsorted(self.classes, stops - starts, side="right")
-            labels = [f"[{low}, {high})" for low, high in pairwise((1, *self.classes, "..."))]
-            members = [(label, np.flatnonzero(found == k)) for k, label in enumerate(labels)]
+            members = [(label, np.flatnonzero(found == k)) for k, label in enumerate((self.groups or ())[1:])]
             groups += [(label, which) for label, which in members if which.size]
         return starts, stops, groups
 
