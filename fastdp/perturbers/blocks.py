@@ -154,8 +154,8 @@ class Blocks(Flat):
     Parameters
     ----------
     focus : int, (int, int) or "longest", optional
-        Public length of the ranges that matter, their shortest and longest, or "longest": max_range; by default all
-        lengths up to it.
+        Public length of the ranges that matter, their shortest and longest, or "longest" for the longest alone;
+        by default all lengths.
     rising : bool
         True lets a theta that is not public follow a stream that outgrows its hold-out.
     season : float, optional

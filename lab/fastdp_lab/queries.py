@@ -151,7 +151,9 @@ def paper_queries(
     entropy = np.random.SeedSequence(None if seed is None else validation.integer("seed", seed, 0))
     seeds = entropy.generate_state(len(PAPER_SETS), np.uint64)
     return {
-        name: random_boxes(lower, upper, count or usual, low, high, placement=placement, seed=int(own), name=name)
+        name: random_boxes(
+            lower, upper, usual if count is None else count, low, high, placement=placement, seed=int(own), name=name
+        )
         for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
     }
 

@@ -14,6 +14,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp_lab import planning
 from fastdp_lab.planning import Optimum, optimise_pak
+from fastdp_lab.planning.formulas import outlier_error
 from tests.grid import exhaustive
 
 DELTA, BETA, P_MAX = 2.0**-20, 0.02, 0.005
@@ -54,7 +55,7 @@ def spacing(quantile: float, q: float, m: int, smooth: float) -> float:
 def light_tail_error(tau: float, quantile: float, m: int, p: float, r: float, lap: float, out: float) -> float:
     """Eq. 16, of the trains."""
     n = TRAINS["n"]
-    return tree_error(tau * r, n - m, lap) + planning.outlier_error(quantile, n, p, r, out)
+    return tree_error(tau * r, n - m, lap) + outlier_error(quantile, n, p, r, out)
 
 
 # -- error bounds ----------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def test_outlier_error_is_the_minimum_over_h(p: float, r: float, n: int) -> None
     grid = gamma * np.linspace(1e-4, 1 - 1e-4, 200_001)
     with np.errstate(divide="ignore"):
         direct = float(np.min(n * p**r / (gamma - grid) - math.log(beta) / grid))
-    found = planning.outlier_error(x, n, p, r, beta)
+    found = outlier_error(x, n, p, r, beta)
     assert found == pytest.approx(direct, rel=1e-6)
     exact = chernoff(lambda h: n * np.log1p(p**r * h / (gamma - h)), beta, grid)
     assert exact <= found < 1.3 * exact

@@ -184,11 +184,10 @@ def optimise_pak(
     n, bound, epsilon, delta, beta, p_max = (RANGES[name].check(name, each) for name, each in given_as.items())  # type: ignore[assignment]
     size = validation.integer("m", m, 1, n - 2)
     as_printed = validation.flag("as_printed", as_printed)
-    if not callable(quantile):
-        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function of a share")
-    if smooth_sensitivity is not None and not callable(smooth_sensitivity):
-        given = validation.shown(smooth_sensitivity)
-        raise ParameterError(f"smooth_sensitivity = {given}: expected a function of a share and b, or None")
+    functions: dict[str, object] = {"quantile": quantile, "smooth_sensitivity": smooth_sensitivity}
+    for name, function in functions.items():
+        if not callable(function) and (name == "quantile" or function is not None):
+            raise ParameterError(f"{name} = {validation.shown(function)}: expected a function of a share")
     plain_error = tree_error(bound, n, epsilon, beta)
     rest: Any = plain_error, n, size, bound, epsilon, delta
 

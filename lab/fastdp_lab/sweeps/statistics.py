@@ -24,7 +24,8 @@ import fastdp
 from fastdp import Key, validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
-from fastdp_lab.planning import Optimum, optimise_pak, outlier_error, sample_quantile, sample_sensitivity
+from fastdp_lab.planning import Optimum, optimise_pak, sample_quantile, sample_sensitivity
+from fastdp_lab.planning.formulas import outlier_error
 from fastdp_lab.sweeps import values
 from fastdp_lab.sweeps.study import Count, Name, Row, System, Table, check_keys, plain, read
 from fastdp_lab.sweeps.values import Values, ValueSet
