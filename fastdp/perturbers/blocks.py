@@ -162,8 +162,8 @@ class Blocks(Flat):
         Public period in values, at least 2: predictions follow waves of this period and of seven that released sums
         show.
     noise : "laplace" or "gaussian"
-        Gaussian noise needs ``delta``; values of one unit may lie in one block, so ``contributions`` = w costs w
-        times the scale.
+        Gaussian noise needs ``delta``; values of one unit may lie in one block, so ``contributions`` of w cost
+        w times the scale.
 
     Notes
     -----
