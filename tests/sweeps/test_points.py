@@ -186,16 +186,18 @@ def test_maps_name_the_region_around_the_middle_of_each_box(places, tmp_path) ->
 @pytest.mark.slow
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    drawn = sweeps.draw(finished, tmp_path / "all", metrics=["relative_error"], formats=["svg"])
+    drawn = sweeps.draw(finished, tmp_path / "all", formats=["svg"])
     names = {path.stem for path in drawn}
     classes = ("small", "medium", "large", "large_tree")
-    kinds = [f"relative_error{kind}_{name}" for name in classes for kind in ("", "_over_time")]
+    metrics = ("relative_error", "mse", "mae")
+    kinds = [f"{metric}{kind}_{name}" for metric in metrics for name in classes for kind in ("", "_over_time")]
     kinds += [f"{name}_over_time{label}" for name in ("total", "points") for label in ("", "_tree")]
     kinds += ["map_0", "map_1"]
     assert names == set(kinds)
-    some = sweeps.draw(finished, tmp_path / "some", metrics=["mse"], group="small", formats=["png"])
-    assert [path.name for path in some] == [
-        *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "points_over_time.png"),
+    some = sweeps.draw(finished, tmp_path / "some", group="small", formats=["png"])
+    errors = {f"{metric}{kind}_small.png" for metric in metrics for kind in ("", "_over_time")}
+    assert {path.name for path in some} == errors | {
+        *("total_over_time.png", "points_over_time.png"),
         *("map_0.png", "map_1.png"),
-    ]
+    }
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)
