@@ -195,9 +195,12 @@ def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     kinds += ["map_0", "map_1"]
     assert names == set(kinds)
     some = sweeps.draw(finished, tmp_path / "some", group="small", formats=["png"])
-    errors = {f"{metric}{kind}_small.png" for metric in metrics for kind in ("", "_over_time")}
-    assert {path.name for path in some} == errors | {
+    errors = [
+        f"{metric}{kind}_small.png" for metric in ("mse", "mae", "relative_error") for kind in ("_over_time", "")
+    ]
+    assert [path.name for path in some] == [
+        *errors,
         *("total_over_time.png", "points_over_time.png"),
         *("map_0.png", "map_1.png"),
-    }
+    ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)
