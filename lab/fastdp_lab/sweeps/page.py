@@ -185,7 +185,7 @@ def _facts(sweep: Sweep) -> str:
     said = ", ".join(f"{number} {name}" for name, number in counts.items())
     failed = sweep.failed
     lost = f" {len(failed):,} cells failed, the first: {escape(failed.iloc[0])}" if len(failed) else ""
-    silent = "Warnings of low accuracy, of short hold-outs say, are not shown: errors tell."
+    silent = "Warnings of low accuracy (short hold-outs) are not shown; the errors include their effect."
     return f"<p>{said}; {sweep.manifest['cells']:,} runs.{lost} {silent}</p>"
 
 
